@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Front of the build; `make help` lists the targets. Everything generated goes to build/
+# (or O=FOLDER). The module is built in a copy of kmod/, one copy a kernel, because the
+# kernel's build system writes beside the sources.
+
+O ?= build
+override O := $(abspath $(O))
+export O
+
+# Which kernel: KVER=6.1 or 6.12 is a Debian kernel fetched into the cache (tools/vm/fetch-kernel),
+# KDIR= any prepared kernel folder, KERNEL= the release of an installed one.
+KERNEL ?= $(shell uname -r)
+KVER ?=
+ifneq ($(KVER),)
+# asked once, and only by a target that wants it
+kdir = $(eval kdir := $$(shell tools/vm/fetch-kernel --offline $(KVER))/kdir)$(kdir)
+name := $(KVER)
+else
+KDIR ?= /lib/modules/$(KERNEL)/build
+kdir = $(KDIR)
+name := $(KERNEL)
+endif
+
+# WERROR=1: all warnings, and each is an error. For the project's own checks, not for users.
+WERROR ?=
+ifneq ($(WERROR),)
+strict := W=1 KCFLAGS=-Werror
+export WERROR
+endif
+
+DESTDIR ?=
+SBINDIR ?= /usr/sbin
+
+.PHONY: all user modules selftests unit check-unit sparse install modules_install clean help
+.DELETE_ON_ERROR:
+
+all: user modules
+
+# $(call part,FOLDER,ARGUMENTS): make in a folder that has its own Makefile
+part = $(if $(wildcard $1/Makefile),$(MAKE) -C $1 O=$(O) $2,\
+	@echo "$1/Makefile is missing: nothing to build there" >&2; exit 1)
+
+user:
+	$(call part,user)
+
+selftests: user
+	$(call part,selftests)
+
+unit:
+	$(call part,selftests/unit)
+
+check-unit:
+	$(call part,selftests/unit,check)
+
+# $(call copy,FOLDER): kmod/ as it is now in FOLDER, files that did not change left alone
+define copy
+	@test -f kmod/Kbuild || { echo "kmod/Kbuild is missing: no module to build" >&2; exit 1; }
+	@test -f '$(kdir)/Makefile' || { echo "no kernel headers in '$(kdir)': install linux-headers-$(KERNEL)," \
+		"or give KDIR=, or KVER=6.1 or 6.12 for a guest's kernel" >&2; exit 1; }
+	@mkdir -p $1
+	@cd kmod && find . -name '*.[chS]' -o -name Kbuild | while read -r f; do \
+		mkdir -p "$1/$${f%/*}"; cmp -s "$$f" "$1/$$f" || cp "$$f" "$1/$$f"; done
+	@cd $1 && find . -name '*.[chS]' ! -name '*.mod.c' | while read -r f; do \
+		test -e "$(CURDIR)/kmod/$$f" || rm -f "$$f"; done
+endef
+
+modules:
+	$(call copy,$(O)/kmod-$(name))
+	$(MAKE) -C $(kdir) M=$(O)/kmod-$(name) $(strict) modules
+
+# Only warnings in our files count: the headers of old kernels have some of their own.
+sparse:
+	$(call copy,$(O)/sparse-$(name))
+	@echo "sparse on the module for $(name)"
+	@find $(O)/sparse-$(name) -name '*.o' -delete
+	@$(MAKE) -C $(kdir) M=$(O)/sparse-$(name) C=2 CF=-D__CHECK_ENDIAN__ modules \
+		>$(O)/sparse-$(name)/log 2>&1 || { tail -n 30 $(O)/sparse-$(name)/log >&2; exit 1; }
+	@if ! grep -q '^ *CHECK ' $(O)/sparse-$(name)/log; then \
+		echo "sparse did not run: see $(O)/sparse-$(name)/log" >&2; exit 1; fi
+	@if grep -E '^$(O)/sparse-$(name)/[^:]*:[0-9:]+ (warning|error):' $(O)/sparse-$(name)/log; then exit 1; fi
+
+install: user
+	install -d $(DESTDIR)$(SBINDIR)
+	find $(O)/user -maxdepth 1 -type f -perm -u+x -name '*tarnfs' \
+		-exec install -m 755 -t $(DESTDIR)$(SBINDIR) {} +
+
+modules_install: modules
+	$(MAKE) -C $(kdir) M=$(O)/kmod-$(name) INSTALL_MOD_DIR=extra modules_install
+
+clean:
+	rm -rf $(O)
+
+help:
+	@echo "all              the tools and the module for the running kernel"
+	@echo "user             tarnfs, mkfs.tarnfs, mount.tarnfs, umount.tarnfs"
+	@echo "modules          tarnfs.ko for KERNEL=RELEASE, KDIR=FOLDER, or KVER=6.1|6.12 (a guest's kernel)"
+	@echo "install          the tools into \$$(DESTDIR)$(SBINDIR)"
+	@echo "modules_install  tarnfs.ko into the kernel's module tree"
+	@echo "selftests        programs that run in guests"
+	@echo "unit, check-unit unit tests: built, run (CC=gcc|clang SAN=1)"
+	@echo "sparse           sparse on the module (KVER=, KDIR= as above)"
+	@echo "clean            removes $(O)"
+	@echo "O=FOLDER puts everything generated there; WERROR=1 makes warnings errors"
+	@echo "tools/check runs all tests, tools/demo shows two hosts at work"
