@@ -17,10 +17,13 @@
 
 #ifdef __KERNEL__
 #include <linux/errno.h>
+#include <linux/jhash.h>
 #include <linux/list.h>
+#include <linux/mm.h>
 #include <linux/rbtree_augmented.h>
 #include <linux/rcupdate.h>
 #include <linux/rhashtable.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/types.h>

@@ -1,0 +1,1382 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The node tree and the extent map: who has which name, which inode number
+ * and which bytes of the device, and what a batch may change of that.
+ *
+ * Everything that comes in here is taken for hostile: operations were read
+ * from memory that other hosts write to. A refused operation leaves the tree
+ * as it was. No VFS call and no lock is in this file; see node.h.
+ */
+#include "node.h"
+
+/* kmalloc-256 holds a node and the names that most files have. */
+#define TARN_NODE_BYTES	256
+#define TARN_NAME_ROOM	(TARN_NODE_BYTES - offsetof(struct tarn_node, inline_name))
+
+#define TARN_NO_PAGE	0xffff
+#define TARN_INO_END	(TARNFS_SEQ_MAX + 1)	/* inode numbers end below 2^63 */
+
+#define TARN_CREATED	TARN_NODE_DEAD		/* tarn_undo.was: there was no node */
+
+_Static_assert(sizeof(struct tarn_node) + 40 <= TARN_NODE_BYTES, "room for a short name");
+
+/* What one operation of a batch did, for a batch that must not leave a trace. */
+struct tarn_undo {
+	struct tarn_node	*node;		/* NULL: nothing to undo */
+	struct list_head	*prev;		/* node's place in its set or limbo; NULL: in none */
+	union {
+		struct tarn_set	*set;
+		u64		limbo_epoch;
+	};
+	u8			was;		/* its enum tarn_node_state, or TARN_CREATED */
+};
+
+/* ---- hashes ------------------------------------------------------------- */
+
+struct tarn_name_key {
+	const struct tarn_node	*parent;
+	const char		*name;
+	size_t			len;
+};
+
+static u32 tarn_hash_name(u64 parent, const char *name, u32 len, u32 seed)
+{
+	return jhash(name, len, jhash(&parent, sizeof(parent), seed));
+}
+
+static u32 tarn_name_hashfn(const void *data, u32 len, u32 seed)
+{
+	const struct tarn_name_key *key = data;
+
+	return tarn_hash_name(key->parent->ino, key->name, key->len, seed);
+}
+
+static u32 tarn_name_obj_hashfn(const void *data, u32 len, u32 seed)
+{
+	const struct tarn_node *node = data;
+
+	return tarn_hash_name(node->parent->ino, node->name, node->name_len, seed);
+}
+
+static int tarn_name_obj_cmpfn(struct rhashtable_compare_arg *arg, const void *obj)
+{
+	const struct tarn_name_key *key = arg->key;
+	const struct tarn_node *node = obj;
+
+	return node->parent != key->parent || node->name_len != key->len ||
+	       memcmp(node->name, key->name, key->len);
+}
+
+static const struct rhashtable_params tarn_ino_params = {
+	.key_len		= sizeof(u64),
+	.key_offset		= offsetof(struct tarn_node, ino),
+	.head_offset		= offsetof(struct tarn_node, ino_link),
+	.automatic_shrinking	= true,
+};
+
+static const struct rhashtable_params tarn_name_params = {
+	.head_offset		= offsetof(struct tarn_node, name_link),
+	.hashfn			= tarn_name_hashfn,
+	.obj_hashfn		= tarn_name_obj_hashfn,
+	.obj_cmpfn		= tarn_name_obj_cmpfn,
+	.automatic_shrinking	= true,
+};
+
+/* A table that cannot grow says so in several ways; to callers all mean no memory. */
+static int tarn_ino_insert(struct tarn_tree *tree, struct tarn_node *node)
+{
+	return rhashtable_insert_fast(&tree->by_ino, &node->ino_link, tarn_ino_params) ?
+		-ENOMEM : 0;
+}
+
+static int tarn_name_insert(struct tarn_tree *tree, struct tarn_node *node)
+{
+	return rhashtable_insert_fast(&tree->by_name, &node->name_link, tarn_name_params) ?
+		-ENOMEM : 0;
+}
+
+static void tarn_ino_remove(struct tarn_tree *tree, struct tarn_node *node)
+{
+	WARN_ON_ONCE(rhashtable_remove_fast(&tree->by_ino, &node->ino_link, tarn_ino_params));
+}
+
+static void tarn_name_remove(struct tarn_tree *tree, struct tarn_node *node)
+{
+	WARN_ON_ONCE(rhashtable_remove_fast(&tree->by_name, &node->name_link, tarn_name_params));
+}
+
+/* ---- extent map --------------------------------------------------------- */
+
+static struct tarn_extent *tarn_extent_of(const struct rb_node *rb)
+{
+	return rb_entry(rb, struct tarn_extent, rb);
+}
+
+static u64 tarn_extent_end(const struct tarn_extent *ext)
+{
+	return ext->off + ext->len;
+}
+
+static u64 tarn_gap_huge(const struct tarn_extent *ext)
+{
+	u64 first = round_up(ext->off - ext->gap, (u64)TARNFS_HUGE);
+
+	return first < ext->off ? ext->off - first : 0;
+}
+
+static u64 tarn_gap_small(const struct tarn_extent *ext)
+{
+	return tarn_gap_huge(ext) < TARNFS_HUGE ? ext->gap : 0;
+}
+
+static void tarn_extent_maxima(const struct tarn_extent *ext, u64 *gap, u64 *huge, u64 *small)
+{
+	const struct rb_node *child[] = { ext->rb.rb_left, ext->rb.rb_right };
+	int i;
+
+	*gap = ext->gap;
+	*huge = tarn_gap_huge(ext);
+	*small = tarn_gap_small(ext);
+	for (i = 0; i < 2; i++) {
+		const struct tarn_extent *sub;
+
+		if (!child[i])
+			continue;
+		sub = tarn_extent_of(child[i]);
+		*gap = max(*gap, sub->max_gap);
+		*huge = max(*huge, sub->max_huge);
+		*small = max(*small, sub->max_small);
+	}
+}
+
+/* True if nothing changed, so that nothing above can. */
+static bool tarn_extent_update(struct tarn_extent *ext)
+{
+	u64 gap, huge, small;
+
+	tarn_extent_maxima(ext, &gap, &huge, &small);
+	if (ext->max_gap == gap && ext->max_huge == huge && ext->max_small == small)
+		return true;
+	ext->max_gap = gap;
+	ext->max_huge = huge;
+	ext->max_small = small;
+	return false;
+}
+
+static void tarn_extent_propagate(struct rb_node *rb, struct rb_node *stop)
+{
+	while (rb != stop && !tarn_extent_update(tarn_extent_of(rb)))
+		rb = rb_parent(rb);
+}
+
+static void tarn_extent_copy(struct rb_node *rb_old, struct rb_node *rb_new)
+{
+	const struct tarn_extent *old = tarn_extent_of(rb_old);
+	struct tarn_extent *new = tarn_extent_of(rb_new);
+
+	new->max_gap = old->max_gap;
+	new->max_huge = old->max_huge;
+	new->max_small = old->max_small;
+}
+
+static void tarn_extent_rotate(struct rb_node *rb_old, struct rb_node *rb_new)
+{
+	tarn_extent_copy(rb_old, rb_new);
+	tarn_extent_update(tarn_extent_of(rb_old));
+}
+
+static const struct rb_augment_callbacks tarn_extent_callbacks = {
+	.propagate	= tarn_extent_propagate,
+	.copy		= tarn_extent_copy,
+	.rotate		= tarn_extent_rotate,
+};
+
+/* The first extent, or the sentinel, that begins at off or after it; off < data_end. */
+static struct tarn_extent *tarn_extent_from(const struct tarn_tree *tree, u64 off)
+{
+	struct rb_node *rb = tree->extents.rb_node;
+	struct tarn_extent *found = NULL;
+
+	while (rb) {
+		struct tarn_extent *ext = tarn_extent_of(rb);
+
+		if (ext->off >= off) {
+			found = ext;
+			rb = rb->rb_left;
+		} else {
+			rb = rb->rb_right;
+		}
+	}
+	return found;
+}
+
+/* The extent before which [off, off + len) is free, or NULL. len > 0. */
+static struct tarn_extent *tarn_extent_slot(const struct tarn_tree *tree, u64 off, u64 len)
+{
+	struct tarn_extent *next;
+
+	if (off < tree->data_start || off >= tree->data_end || len > tree->data_end - off)
+		return NULL;
+	next = tarn_extent_from(tree, off);
+	if (next->off - next->gap > off || next->off - off < len)
+		return NULL;
+	return next;
+}
+
+/* Puts ext, its off and len set, into the gap before next. */
+static void tarn_extent_insert(struct tarn_tree *tree, struct tarn_extent *ext,
+			       struct tarn_extent *next)
+{
+	struct rb_node *parent = &next->rb;
+	struct rb_node **link = &parent->rb_left;
+
+	if (*link) {
+		parent = rb_prev(&next->rb);
+		link = &parent->rb_right;
+	}
+	ext->gap = ext->off - (next->off - next->gap);
+	rb_link_node(&ext->rb, parent, link);
+	tarn_extent_maxima(ext, &ext->max_gap, &ext->max_huge, &ext->max_small);
+	tarn_extent_propagate(parent, NULL);
+	rb_insert_augmented(&ext->rb, &tree->extents, &tarn_extent_callbacks);
+
+	next->gap = next->off - tarn_extent_end(ext);
+	tarn_extent_propagate(&next->rb, NULL);
+	tree->free_bytes -= ext->len;
+}
+
+static void tarn_extent_remove(struct tarn_tree *tree, struct tarn_extent *ext)
+{
+	/* there is one: the sentinel stays */
+	struct tarn_extent *next = tarn_extent_of(rb_next(&ext->rb));
+
+	rb_erase_augmented(&ext->rb, &tree->extents, &tarn_extent_callbacks);
+	next->gap += ext->gap + ext->len;
+	tarn_extent_propagate(&next->rb, NULL);
+	tree->free_bytes += ext->len;
+	ext->len = 0;
+}
+
+static u64 tarn_of_gap(const struct tarn_extent *ext, u64 gap, u64 huge, u64 small,
+		       enum tarnfs_align align, bool tight)
+{
+	if (align == TARNFS_ALIGN_HUGE)
+		return huge;
+	return tight ? small : gap;
+}
+
+/*
+ * The lowest gap with room for len: of any kind, of the kind without a 2 MiB
+ * block (tight), or counted from its first 2 MiB boundary.
+ */
+static struct tarn_extent *tarn_extent_fit(const struct tarn_tree *tree, u64 len,
+					   enum tarnfs_align align, bool tight)
+{
+	struct rb_node *rb = tree->extents.rb_node;
+
+	while (rb) {
+		struct tarn_extent *ext = tarn_extent_of(rb);
+
+		if (tarn_of_gap(ext, ext->max_gap, ext->max_huge, ext->max_small, align,
+				tight) < len)
+			return NULL;
+		if (rb->rb_left) {
+			const struct tarn_extent *left = tarn_extent_of(rb->rb_left);
+
+			if (tarn_of_gap(left, left->max_gap, left->max_huge, left->max_small,
+					align, tight) >= len) {
+				rb = rb->rb_left;
+				continue;
+			}
+		}
+		if (tarn_of_gap(ext, ext->gap, tarn_gap_huge(ext), tarn_gap_small(ext), align,
+				tight) >= len)
+			return ext;
+		rb = rb->rb_right;
+	}
+	return NULL;
+}
+
+static int tarn_extent_alloc(struct tarn_tree *tree, struct tarn_extent *ext, u64 len,
+			     enum tarnfs_align align)
+{
+	struct tarn_extent *next;
+
+	if (align == TARNFS_ALIGN_HUGE) {
+		next = tarn_extent_fit(tree, len, align, false);
+	} else {
+		next = tarn_extent_fit(tree, len, align, true);
+		if (!next)
+			next = tarn_extent_fit(tree, len, align, false);
+	}
+	if (!next)
+		return -ENOSPC;
+	ext->off = next->off - next->gap;
+	if (align == TARNFS_ALIGN_HUGE)
+		ext->off = round_up(ext->off, (u64)TARNFS_HUGE);
+	ext->len = len;
+	tarn_extent_insert(tree, ext, next);
+	return 0;
+}
+
+struct tarn_node *tarn_node_at(struct tarn_tree *tree, u64 off)
+{
+	struct rb_node *rb = tree->extents.rb_node;
+
+	while (rb) {
+		struct tarn_extent *ext = tarn_extent_of(rb);
+
+		if (off < ext->off)
+			rb = rb->rb_left;
+		else if (off - ext->off < ext->len)
+			return container_of(ext, struct tarn_node, extent);
+		else
+			rb = rb->rb_right;
+	}
+	return NULL;
+}
+
+void tarn_largest_free(const struct tarn_tree *tree, u64 *any, u64 *huge)
+{
+	const struct tarn_extent *top = tarn_extent_of(tree->extents.rb_node);
+
+	if (any)
+		*any = top->max_gap;
+	if (huge)
+		*huge = top->max_huge;
+}
+
+/* ---- nodes -------------------------------------------------------------- */
+
+static struct tarn_node *tarn_node_alloc(u64 ino, enum tarnfs_node_type type,
+					 enum tarn_node_state state)
+{
+	/* NOFS: reclaim would come back for the lock that the caller holds. */
+	struct tarn_node *node = kzalloc(TARN_NODE_BYTES, GFP_NOFS);
+
+	if (!node)
+		return NULL;
+	node->ino = ino;
+	node->type = type;
+	node->state = state;
+	node->name = node->inline_name;
+	return node;
+}
+
+static void tarn_node_free(struct tarn_node *node)
+{
+	if (node->type == TARNFS_TYPE_SYMLINK)
+		kfree(node->target);
+	if (node->name != node->inline_name)
+		kfree(node->name);
+	kfree(node);
+}
+
+static void tarn_node_free_rcu(struct rcu_head *rcu)
+{
+	tarn_node_free(container_of(rcu, struct tarn_node, rcu));
+}
+
+static int tarn_node_set_name(struct tarn_node *node, const char *name, size_t len)
+{
+	char *to = node->inline_name;
+
+	if (len + 1 > TARN_NAME_ROOM) {
+		to = kmalloc(len + 1, GFP_NOFS);
+		if (!to)
+			return -ENOMEM;
+	}
+	memcpy(to, name, len);
+	to[len] = '\0';
+	node->name = to;
+	node->name_len = len;
+	return 0;
+}
+
+static void tarn_node_clear_name(struct tarn_node *node)
+{
+	if (node->name != node->inline_name)
+		kfree(node->name);
+	node->name = node->inline_name;
+	node->name[0] = '\0';
+	node->name_len = 0;
+}
+
+static int tarn_node_set_target(struct tarn_node *node, const char *target, size_t len)
+{
+	node->target = kmalloc(len + 1, GFP_NOFS);
+	if (!node->target)
+		return -ENOMEM;
+	memcpy(node->target, target, len);
+	node->target[len] = '\0';
+	node->size = len;
+	return 0;
+}
+
+/* The last of a node: its number and its bytes can be given out again. */
+static void tarn_node_release(struct tarn_tree *tree, struct tarn_node *node)
+{
+	if (node->extent.len)
+		tarn_extent_remove(tree, &node->extent);
+	call_rcu(&node->rcu, tarn_node_free_rcu);
+}
+
+static void tarn_node_to_limbo(struct tarn_tree *tree, struct tarn_node *node)
+{
+	tree->reserved_bytes -= node->extent.len;
+	tree->limbo_bytes += node->extent.len;
+	node->state = TARN_NODE_LIMBO;
+	node->limbo_epoch = tree->epoch;
+	list_add_tail(&node->set_link, &tree->limbo);
+}
+
+struct tarn_node *tarn_find(struct tarn_tree *tree, u64 ino)
+{
+	return rhashtable_lookup_fast(&tree->by_ino, &ino, tarn_ino_params);
+}
+
+struct tarn_node *tarn_lookup(struct tarn_tree *tree, const struct tarn_node *dir,
+			      const char *name, size_t len)
+{
+	const struct tarn_name_key key = { .parent = dir, .name = name, .len = len };
+
+	if (!len || len > TARNFS_NAME_MAX)
+		return NULL;
+	return rhashtable_lookup_fast(&tree->by_name, &key, tarn_name_params);
+}
+
+struct tarn_node *tarn_next_child(const struct tarn_node *dir, u64 after)
+{
+	struct rb_node *rb;
+	struct tarn_node *found = NULL;
+
+	if (dir->type != TARNFS_TYPE_DIRECTORY)
+		return NULL;
+	rb = dir->children.rb_node;
+	while (rb) {
+		struct tarn_node *node = rb_entry(rb, struct tarn_node, dir_rb);
+
+		if (node->ino > after) {
+			found = node;
+			rb = rb->rb_left;
+		} else {
+			rb = rb->rb_right;
+		}
+	}
+	return found;
+}
+
+void tarn_node_get(struct tarn_node *node)
+{
+	node->users++;
+}
+
+void tarn_node_put(struct tarn_tree *tree, struct tarn_node *node)
+{
+	if (WARN_ON_ONCE(!node->users) || --node->users)
+		return;
+	if (node->state == TARN_NODE_RESERVED && !node->set)
+		tarn_node_to_limbo(tree, node);
+	else if (node->state == TARN_NODE_DEAD)
+		tarn_node_release(tree, node);
+}
+
+/* ---- reservations ------------------------------------------------------- */
+
+void tarn_set_init(struct tarn_set *set)
+{
+	INIT_LIST_HEAD(&set->members);
+}
+
+static int tarn_item_check(const struct tarnfs_reserve_item *item)
+{
+	if (item->zero || item->flags & ~TARNFS_RESERVE_ZERO)
+		return -EINVAL;
+	switch (item->type) {
+	case TARNFS_TYPE_FILE:
+		if (item->size > TARNFS_SIZE_MAX)
+			return -EINVAL;
+		break;
+	case TARNFS_TYPE_DIRECTORY:
+	case TARNFS_TYPE_SYMLINK:
+		if (item->size || item->flags || item->align)
+			return -EINVAL;
+		break;
+	default:
+		return -EINVAL;
+	}
+	switch (item->align) {
+	case TARNFS_ALIGN_AUTO:
+	case TARNFS_ALIGN_BLOCK:
+	case TARNFS_ALIGN_HUGE:
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+static int tarn_reserve_one(struct tarn_tree *tree, struct tarn_set *set,
+			    struct tarnfs_reserve_item *item)
+{
+	enum tarnfs_align align = item->align;
+	struct tarn_node *node;
+	int err;
+
+	if (item->size > tree->free_bytes)
+		return -ENOSPC;
+	/* A mapping of 2 MiB needs it, whatever the caller thinks it needs. */
+	if (item->size >= TARNFS_HUGE)
+		align = TARNFS_ALIGN_HUGE;
+
+	node = tarn_node_alloc(item->ino, TARNFS_TYPE_FILE, TARN_NODE_RESERVED);
+	if (!node)
+		return -ENOMEM;
+	node->size = item->size;
+	node->flags = TARN_NODE_MADE_HERE;
+	node->set = set;
+	err = tarn_extent_alloc(tree, &node->extent, round_up(item->size, (u64)TARNFS_BLOCK),
+				align);
+	if (err)
+		goto out_free;
+	err = tarn_ino_insert(tree, node);
+	if (err)
+		goto out_extent;
+	list_add_tail(&node->set_link, &set->members);
+	tree->reserved_bytes += node->extent.len;
+	item->off = node->extent.off;
+	item->len = node->extent.len;
+	return 0;
+
+out_extent:
+	tarn_extent_remove(tree, &node->extent);
+out_free:
+	tarn_node_free(node);
+	return err;
+}
+
+static void tarn_unreserve_one(struct tarn_tree *tree, struct tarn_node *node)
+{
+	list_del(&node->set_link);
+	tarn_ino_remove(tree, node);
+	tree->reserved_bytes -= node->extent.len;
+	tarn_extent_remove(tree, &node->extent);
+	/* nobody can have seen it: it came and went under the lock */
+	tarn_node_free(node);
+}
+
+int tarn_reserve(struct tarn_tree *tree, struct tarn_set *set,
+		 struct tarnfs_reserve_item *items, u32 count, u32 *failed)
+{
+	u32 i;
+	int err;
+
+	*failed = 0;
+	if (!count || count > TARNFS_RESERVE_MAX)
+		return -EINVAL;
+	if (tree->role != TARNFS_ROLE_MASTER)
+		return -EROFS;
+	if (!tree->attached)
+		return -EUNATCH;
+	for (i = 0; i < count; i++) {
+		err = tarn_item_check(&items[i]);
+		if (err) {
+			*failed = i;
+			return err;
+		}
+	}
+	if (count > TARN_INO_END - tree->next_ino)
+		return -ENOSPC;
+	if (tree->next_ino + count > tree->committed_ino + TARNFS_INO_JUMP)
+		return -EAGAIN;
+
+	for (i = 0; i < count; i++) {
+		items[i].ino = tree->next_ino + i;
+		items[i].off = 0;
+		items[i].len = 0;
+		if (!items[i].size)
+			continue;
+		err = tarn_reserve_one(tree, set, &items[i]);
+		if (err)
+			goto out_undo;
+		cond_resched();
+	}
+	tree->next_ino += count;
+	return 0;
+
+out_undo:
+	*failed = i;
+	while (i--) {
+		if (items[i].size)
+			tarn_unreserve_one(tree, list_last_entry(&set->members, struct tarn_node,
+								 set_link));
+		cond_resched();
+	}
+	return err;
+}
+
+struct tarn_node *tarn_set_member(struct tarn_tree *tree, const struct tarn_set *set, u64 ino)
+{
+	struct tarn_node *node = tarn_find(tree, ino);
+
+	if (!node || node->state != TARN_NODE_RESERVED || node->set != set)
+		return NULL;
+	return node;
+}
+
+struct tarn_node *tarn_set_pop(struct tarn_set *set)
+{
+	struct tarn_node *node;
+
+	node = list_first_entry_or_null(&set->members, struct tarn_node, set_link);
+	if (!node)
+		return NULL;
+	list_del_init(&node->set_link);
+	node->set = NULL;
+	tarn_node_get(node);
+	return node;
+}
+
+/* ---- operations --------------------------------------------------------- */
+
+static bool tarn_op_is_root(const struct tarnfs_op *op)
+{
+	return op->type == TARNFS_OP_DIRECTORY && op->ino == TARNFS_INO_ROOT &&
+	       op->parent == TARNFS_INO_ROOT && !op->name_len;
+}
+
+static int tarn_name_check(const char *name, size_t len)
+{
+	if (!len || len > TARNFS_NAME_MAX)
+		return -EINVAL;
+	if (memchr(name, '/', len) || memchr(name, '\0', len))
+		return -EINVAL;
+	if (name[0] == '.' && (len == 1 || (len == 2 && name[1] == '.')))
+		return -EINVAL;
+	return 0;
+}
+
+static int tarn_strings_check(const struct tarnfs_apply *args, u32 off, u32 len)
+{
+	return off > args->strings_len || len > args->strings_len - off ? -EINVAL : 0;
+}
+
+/* What can be said of an operation without looking at the tree. root: it has to be the root. */
+static int tarn_op_check(const struct tarnfs_apply *args, const struct tarnfs_op *op,
+			 const char *strings, bool root)
+{
+	int i, err;
+
+	if (op->zero1 || op->zero2)
+		return -EINVAL;
+	switch (op->type) {
+	case TARNFS_OP_DIRECTORY:
+	case TARNFS_OP_FILE:
+	case TARNFS_OP_SYMLINK:
+		break;
+	case TARNFS_OP_UNLINK:
+	case TARNFS_OP_RENAME:
+	case TARNFS_OP_SETATTR:
+	case TARNFS_OP_RECLAIM:
+	case TARNFS_OP_PENDING_FREE:
+	case TARNFS_OP_HOST:
+	case TARNFS_OP_DATA_END:
+		return -EOPNOTSUPP;
+	case TARNFS_OP_NOTHING:
+		return root ? -EINVAL : 0;
+	default:
+		return -EINVAL;
+	}
+
+	for (i = 0; i < 5; i++)
+		if (op->arg[i])
+			return -EINVAL;
+	if (op->mode & ~07777 || op->mtime_nsec > 999999999)
+		return -EINVAL;
+	if (tarn_strings_check(args, op->name, op->name_len))
+		return -EINVAL;
+	if (root) {
+		if (!tarn_op_is_root(op))
+			return -EINVAL;
+	} else {
+		if (op->ino < TARNFS_INO_FIRST || op->ino >= TARN_INO_END)
+			return -EINVAL;
+		err = tarn_name_check(strings + op->name, op->name_len);
+		if (err)
+			return err;
+	}
+
+	if (op->type == TARNFS_OP_FILE) {
+		if (op->flags & ~TARNFS_FILE_FLAGS || op->size > TARNFS_SIZE_MAX)
+			return -EINVAL;
+		if (op->extents != (op->size ? 1 : 0))
+			return -EINVAL;
+	} else if (op->flags || op->size || op->extents) {
+		return -EINVAL;
+	}
+	if (!op->extents && (op->off || op->len))
+		return -EINVAL;
+
+	if (op->type == TARNFS_OP_SYMLINK) {
+		if (!op->target_len || op->target_len > TARNFS_TARGET_MAX)
+			return -EINVAL;
+		if (tarn_strings_check(args, op->target, op->target_len))
+			return -EINVAL;
+		if (memchr(strings + op->target, '\0', op->target_len))
+			return -EINVAL;
+	} else if (op->target || op->target_len) {
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* Where the extent of a new file goes, or NULL. */
+static struct tarn_extent *tarn_op_slot(const struct tarn_tree *tree, const struct tarnfs_op *op)
+{
+	u64 align = op->size >= TARNFS_HUGE ? TARNFS_HUGE : TARNFS_BLOCK;
+
+	if (op->off & (align - 1) || op->len != round_up(op->size, (u64)TARNFS_BLOCK))
+		return NULL;
+	return tarn_extent_slot(tree, op->off, op->len);
+}
+
+static void tarn_count(struct tarn_tree *tree, const struct tarn_node *node, int by)
+{
+	struct tarn_node *parent = node->parent;
+
+	switch (node->type) {
+	case TARNFS_TYPE_DIRECTORY:
+		tree->directories += by;
+		break;
+	case TARNFS_TYPE_FILE:
+		tree->files += by;
+		break;
+	default:
+		tree->symlinks += by;
+		break;
+	}
+	if (node == parent)
+		return;
+	parent->nr_children += by;
+	if (node->type == TARNFS_TYPE_DIRECTORY)
+		parent->nr_subdirs += by;
+}
+
+/* A node whose name is hashed and whose links are free becomes visible. */
+static void tarn_node_go_live(struct tarn_tree *tree, struct tarn_node *node,
+			      const struct tarnfs_op *op)
+{
+	node->state = TARN_NODE_LIVE;
+	node->mtime_sec = op->mtime_sec;
+	node->mtime_nsec = op->mtime_nsec;
+	node->uid = op->uid;
+	node->gid = op->gid;
+	node->mode = op->mode;
+	node->file_flags = op->flags;
+	tarn_count(tree, node, 1);
+	if (node == node->parent) {
+		RB_CLEAR_NODE(&node->dir_rb);
+	} else {
+		struct rb_node **link = &node->parent->children.rb_node;
+		struct rb_node *above = NULL;
+
+		while (*link) {
+			above = *link;
+			if (node->ino < rb_entry(above, struct tarn_node, dir_rb)->ino)
+				link = &above->rb_left;
+			else
+				link = &above->rb_right;
+		}
+		rb_link_node(&node->dir_rb, above, link);
+		rb_insert_color(&node->dir_rb, &node->parent->children);
+	}
+}
+
+static void tarn_node_leave(struct tarn_tree *tree, struct tarn_node *node)
+{
+	tarn_count(tree, node, -1);
+	if (node == node->parent) {
+		tree->root = NULL;
+	} else {
+		rb_erase(&node->dir_rb, &node->parent->children);
+		tarn_name_remove(tree, node);
+	}
+	node->parent = NULL;
+}
+
+/* The reservation gets its name: what RESERVE promised has been committed. */
+static int tarn_op_commit(struct tarn_tree *tree, const struct tarnfs_op *op, const char *name,
+			  struct tarn_node *parent, struct tarn_node *node,
+			  struct tarn_undo *undo)
+{
+	bool limbo = node->state == TARN_NODE_LIMBO;
+	int err;
+
+	if (op->type != TARNFS_OP_FILE || op->size != node->size ||
+	    op->off != node->extent.off || op->len != node->extent.len)
+		return -EUCLEAN;
+	err = tarn_node_set_name(node, name, op->name_len);
+	if (err)
+		return err;
+	node->parent = parent;
+	err = tarn_name_insert(tree, node);
+	if (err)
+		goto out_name;
+
+	if (undo) {
+		undo->node = node;
+		undo->was = node->state;
+		undo->prev = NULL;
+		if (limbo)
+			undo->limbo_epoch = node->limbo_epoch;
+		else
+			undo->set = node->set;
+		if (!list_empty(&node->set_link))
+			undo->prev = node->set_link.prev;
+	}
+	list_del(&node->set_link);
+	*(limbo ? &tree->limbo_bytes : &tree->reserved_bytes) -= node->extent.len;
+	node->set = NULL;
+	tarn_node_go_live(tree, node, op);
+	return 0;
+
+out_name:
+	node->parent = NULL;
+	tarn_node_clear_name(node);
+	return err;
+}
+
+static int tarn_op_create(struct tarn_tree *tree, const struct tarnfs_op *op, const char *strings,
+			  bool root, struct tarn_undo *undo)
+{
+	const char *name = root ? "" : strings + op->name;
+	struct tarn_extent *next = NULL;
+	struct tarn_node *parent = NULL;
+	struct tarn_node *node;
+	int err;
+
+	if (!root) {
+		parent = tarn_find(tree, op->parent);
+		if (!parent || parent->state != TARN_NODE_LIVE)
+			return -ENOENT;
+		if (parent->type != TARNFS_TYPE_DIRECTORY)
+			return -ENOTDIR;
+		if (tarn_lookup(tree, parent, name, op->name_len))
+			return -EEXIST;
+	}
+	node = tarn_find(tree, op->ino);
+	if (node) {
+		if (node->state == TARN_NODE_LIVE)
+			return -EEXIST;
+		return tarn_op_commit(tree, op, name, parent, node, undo);
+	}
+	if (op->extents) {
+		next = tarn_op_slot(tree, op);
+		if (!next)
+			return -EUCLEAN;
+	}
+
+	/* the operations that create are numbered as the types of nodes */
+	node = tarn_node_alloc(op->ino, op->type, TARN_NODE_LIVE);
+	if (!node)
+		return -ENOMEM;
+	node->parent = parent ? parent : node;
+	node->size = op->size;
+	err = tarn_node_set_name(node, name, op->name_len);
+	if (err)
+		goto out_free;
+	if (op->type == TARNFS_OP_SYMLINK) {
+		err = tarn_node_set_target(node, strings + op->target, op->target_len);
+		if (err)
+			goto out_free;
+	}
+	err = tarn_ino_insert(tree, node);
+	if (err)
+		goto out_free;
+	if (root) {
+		tree->root = node;
+	} else {
+		err = tarn_name_insert(tree, node);
+		if (err)
+			goto out_ino;
+	}
+
+	if (next) {
+		node->extent.off = op->off;
+		node->extent.len = op->len;
+		tarn_extent_insert(tree, &node->extent, next);
+	}
+	tarn_node_go_live(tree, node, op);
+	if (undo) {
+		undo->node = node;
+		undo->was = TARN_CREATED;
+	}
+	return 0;
+
+out_ino:
+	tarn_ino_remove(tree, node);
+out_free:
+	tarn_node_free(node);
+	return err;
+}
+
+static int tarn_op_apply(struct tarn_tree *tree, const struct tarnfs_apply *args,
+			 const struct tarnfs_op *op, const char *strings, bool root,
+			 struct tarn_undo *undo)
+{
+	int err;
+
+	if (undo)
+		undo->node = NULL;
+	err = tarn_op_check(args, op, strings, root);
+	if (err || op->type == TARNFS_OP_NOTHING)
+		return err;
+	err = tarn_op_create(tree, op, strings, root, undo);
+	if (err)
+		return err;
+	tree->next_ino = max(tree->next_ino, op->ino + 1);
+	tree->committed_ino = max(tree->committed_ino, op->ino + 1);
+	return 0;
+}
+
+/* In reverse order of the operations: then every neighbour is where it was. */
+static void tarn_op_undo(struct tarn_tree *tree, const struct tarn_undo *undo)
+{
+	struct tarn_node *node = undo->node;
+
+	if (!node)
+		return;
+	tarn_node_leave(tree, node);
+	if (undo->was == TARN_CREATED) {
+		tarn_ino_remove(tree, node);
+		if (node->extent.len)
+			tarn_extent_remove(tree, &node->extent);
+		/* nobody can have seen it: it came and went under the lock */
+		tarn_node_free(node);
+		return;
+	}
+
+	tarn_node_clear_name(node);
+	node->mtime_sec = 0;
+	node->mtime_nsec = 0;
+	node->uid = 0;
+	node->gid = 0;
+	node->mode = 0;
+	node->file_flags = 0;
+	node->state = undo->was;
+	if (undo->was == TARN_NODE_LIMBO) {
+		node->limbo_epoch = undo->limbo_epoch;
+		tree->limbo_bytes += node->extent.len;
+	} else {
+		node->set = undo->set;
+		tree->reserved_bytes += node->extent.len;
+	}
+	if (undo->prev)
+		list_add(&node->set_link, undo->prev);
+	else
+		INIT_LIST_HEAD(&node->set_link);
+}
+
+/* ---- batches ------------------------------------------------------------ */
+
+static int tarn_apply_check(const struct tarnfs_apply *args)
+{
+	u32 known = TARNFS_APPLY_CHECK | TARNFS_APPLY_AT_END | TARNFS_APPLY_STAGE |
+		    TARNFS_APPLY_SWITCH;
+	int i;
+
+	if (args->version != TARNFS_INTERFACE)
+		return -EPROTONOSUPPORT;
+	if (args->flags & ~known)
+		return -EINVAL;
+	for (i = 0; i < 4; i++)
+		if (args->zero[i])
+			return -EINVAL;
+	if (!args->generation || !args->nonce || args->role > TARNFS_ROLE_MASTER ||
+	    args->log_host >= TARNFS_HOSTS_MAX || args->page >= TARNFS_HOSTS_MAX)
+		return -EINVAL;
+	if (args->op_size != sizeof(struct tarnfs_op) || args->count > TARNFS_APPLY_MAX ||
+	    args->strings_len > TARNFS_STRINGS_MAX)
+		return -EINVAL;
+	if (args->next_ino > TARN_INO_END || args->first_seq > TARNFS_SEQ_MAX ||
+	    args->count > TARN_INO_END - args->first_seq)
+		return -EINVAL;
+	return 0;
+}
+
+/* Whether the batch continues what this tree holds. */
+static int tarn_apply_accept(const struct tarn_tree *tree, const struct tarnfs_apply *args)
+{
+	u32 stage = args->flags & TARNFS_APPLY_STAGE;
+
+	if (args->flags & TARNFS_APPLY_SWITCH)
+		return -EOPNOTSUPP;
+	if (stage) {
+		if (stage != TARNFS_APPLY_STAGE || tree->generation)
+			return -EOPNOTSUPP;
+		if (args->flags & TARNFS_APPLY_AT_END)
+			return -EUNATCH;
+		return args->count ? 0 : -EINVAL;
+	}
+	if (!tree->generation)
+		return -EUNATCH;
+	if (args->generation != tree->generation || args->log_host != tree->log_host ||
+	    args->first_seq != tree->seq + 1)
+		return -ESTALE;
+	if (tree->attached && (args->page != tree->page || args->nonce != tree->nonce))
+		return -ESTALE;
+	return 0;
+}
+
+/*
+ * Whatever was let go before the caller had replayed all is not in the log,
+ * and never will be: who could have put it there held the append lock.
+ */
+static void tarn_limbo_empty(struct tarn_tree *tree, u64 epoch)
+{
+	struct tarn_node *node, *next;
+
+	list_for_each_entry_safe(node, next, &tree->limbo, set_link) {
+		if (node->limbo_epoch > epoch)
+			break;
+		if (node->users)
+			continue;
+		list_del(&node->set_link);
+		tarn_ino_remove(tree, node);
+		tree->limbo_bytes -= node->extent.len;
+		node->state = TARN_NODE_DEAD;
+		tarn_node_release(tree, node);
+		cond_resched();
+	}
+}
+
+int tarn_apply(struct tarn_tree *tree, const struct tarnfs_apply *args,
+	       const struct tarnfs_op *ops, const char *strings, u32 *done)
+{
+	const bool stage = args->flags & TARNFS_APPLY_STAGE;
+	const bool check = args->flags & TARNFS_APPLY_CHECK;
+	const bool at_end = args->flags & TARNFS_APPLY_AT_END;
+	const u64 old_seq = tree->seq;
+	const u64 old_next_ino = tree->next_ino;
+	const u64 old_committed_ino = tree->committed_ino;
+	struct tarn_undo *undo = NULL;
+	u64 epoch = tree->epoch;
+	u32 i;
+	int err;
+
+	*done = 0;
+	err = tarn_apply_check(args);
+	if (err)
+		return err;
+	err = tarn_apply_accept(tree, args);
+	if (err)
+		return err;
+	if ((stage || check) && args->count) {
+		undo = kvmalloc_array(args->count, sizeof(*undo), GFP_NOFS);
+		if (!undo)
+			return -ENOMEM;
+	}
+	if (!stage && !check)
+		tree->role = args->role;
+	if (!check && at_end)
+		tree->epoch++;
+	tree->next_ino = max(tree->next_ino, args->next_ino);
+	tree->committed_ino = max(tree->committed_ino, args->next_ino);
+
+	for (i = 0; i < args->count; i++) {
+		err = tarn_op_apply(tree, args, &ops[i], strings, stage && !i,
+				    undo ? &undo[i] : NULL);
+		if (err)
+			break;
+		if (!stage)
+			tree->seq++;
+		cond_resched();
+	}
+	*done = i;
+
+	if (check || (stage && err)) {
+		while (i--) {
+			tarn_op_undo(tree, &undo[i]);
+			cond_resched();
+		}
+		tree->seq = old_seq;
+		tree->next_ino = old_next_ino;
+		tree->committed_ino = old_committed_ino;
+	} else if (stage) {
+		tree->generation = args->generation;
+		tree->log_host = args->log_host;
+		tree->seq = args->first_seq;
+		tree->role = args->role;
+	} else if (at_end && !err) {
+		tarn_limbo_empty(tree, epoch);
+		tree->page = args->page;
+		tree->nonce = args->nonce;
+		tree->attached = true;
+	}
+	kvfree(undo);
+	return err;
+}
+
+/* ---- the whole ---------------------------------------------------------- */
+
+int tarn_tree_init(struct tarn_tree *tree, u64 data_start, u64 data_end, enum tarnfs_role role)
+{
+	int err;
+
+	if (data_start & (TARNFS_HUGE - 1) || data_end & (TARNFS_BLOCK - 1) ||
+	    data_start > data_end || data_end > TARNFS_SIZE_MAX || role > TARNFS_ROLE_MASTER)
+		return -EINVAL;
+
+	memset(tree, 0, sizeof(*tree));
+	err = rhashtable_init(&tree->by_ino, &tarn_ino_params);
+	if (err)
+		return -ENOMEM;
+	err = rhashtable_init(&tree->by_name, &tarn_name_params);
+	if (err) {
+		rhashtable_destroy(&tree->by_ino);
+		return -ENOMEM;
+	}
+	tree->data_start = data_start;
+	tree->data_end = data_end;
+	tree->extents = RB_ROOT;
+	tree->end.off = data_end;
+	tree->end.gap = data_end - data_start;
+	rb_link_node(&tree->end.rb, NULL, &tree->extents.rb_node);
+	tarn_extent_maxima(&tree->end, &tree->end.max_gap, &tree->end.max_huge,
+			   &tree->end.max_small);
+	rb_insert_augmented(&tree->end.rb, &tree->extents, &tarn_extent_callbacks);
+	INIT_LIST_HEAD(&tree->limbo);
+	tree->next_ino = TARNFS_INO_FIRST;
+	tree->committed_ino = TARNFS_INO_FIRST;
+	tree->page = TARN_NO_PAGE;
+	tree->role = role;
+	tree->free_bytes = data_end - data_start;
+	return 0;
+}
+
+static void tarn_node_destroy(void *ptr, void *arg)
+{
+	struct tarn_node *node = ptr;
+
+	WARN_ON_ONCE(node->users);
+	tarn_node_free(node);
+}
+
+void tarn_tree_destroy(struct tarn_tree *tree)
+{
+	/* by_name first: its resizing worker reads nodes, and is stopped here */
+	rhashtable_destroy(&tree->by_name);
+	rhashtable_free_and_destroy(&tree->by_ino, tarn_node_destroy, NULL);
+	tree->root = NULL;
+	tree->extents = RB_ROOT;
+	INIT_LIST_HEAD(&tree->limbo);
+}
+
+#define TARN_VERIFY(cond)					\
+	do {							\
+		if (!(cond)) {					\
+			*why = "does not hold: " #cond;		\
+			return -EUCLEAN;			\
+		}						\
+	} while (0)
+
+static int tarn_verify_extents(struct tarn_tree *tree, u64 *reserved_nodes, u64 *live_extents,
+			       const char **why)
+{
+	u64 end = tree->data_start, used = 0, reserved = 0, limbo = 0;
+	struct rb_node *rb;
+
+	for (rb = rb_first(&tree->extents); rb; rb = rb_next(rb)) {
+		const struct tarn_extent *ext = tarn_extent_of(rb);
+		const struct tarn_node *node = container_of(ext, struct tarn_node, extent);
+		u64 gap, huge, small;
+
+		TARN_VERIFY(ext->off >= end);
+		TARN_VERIFY(ext->gap == ext->off - end);
+		tarn_extent_maxima(ext, &gap, &huge, &small);
+		TARN_VERIFY(ext->max_gap == gap);
+		TARN_VERIFY(ext->max_huge == huge);
+		TARN_VERIFY(ext->max_small == small);
+		if (ext == &tree->end) {
+			TARN_VERIFY(ext->off == tree->data_end && !ext->len);
+			TARN_VERIFY(!rb_next(rb));
+			break;
+		}
+		TARN_VERIFY(ext->len && !(ext->len & (TARNFS_BLOCK - 1)));
+		TARN_VERIFY(!(ext->off & (TARNFS_BLOCK - 1)));
+		TARN_VERIFY(node->type == TARNFS_TYPE_FILE);
+		TARN_VERIFY(node->size && ext->len == round_up(node->size, (u64)TARNFS_BLOCK));
+		TARN_VERIFY(node->size < TARNFS_HUGE || !(ext->off & (TARNFS_HUGE - 1)));
+		TARN_VERIFY(tarn_node_at(tree, ext->off) == node);
+		TARN_VERIFY(tarn_node_at(tree, ext->off + ext->len - 1) == node);
+		if (node->state != TARN_NODE_DEAD)
+			TARN_VERIFY(tarn_find(tree, node->ino) == node);
+		switch (node->state) {
+		case TARN_NODE_RESERVED:
+			TARN_VERIFY(node->flags & TARN_NODE_MADE_HERE);
+			TARN_VERIFY(node->set || node->users);
+			TARN_VERIFY(list_empty(&node->set_link) == !node->set);
+			TARN_VERIFY(!node->name_len && node->name == node->inline_name);
+			TARN_VERIFY(!node->parent && node->ino < tree->next_ino);
+			reserved += ext->len;
+			++*reserved_nodes;
+			break;
+		case TARN_NODE_LIMBO:
+			limbo += ext->len;
+			break;
+		case TARN_NODE_LIVE:
+			++*live_extents;
+			break;
+		default:
+			TARN_VERIFY(node->users);
+		}
+		used += ext->len;
+		end = tarn_extent_end(ext);
+	}
+	TARN_VERIFY(rb == &tree->end.rb);
+	TARN_VERIFY(tree->free_bytes == tree->data_end - tree->data_start - used);
+	TARN_VERIFY(tree->reserved_bytes == reserved);
+	TARN_VERIFY(tree->limbo_bytes == limbo);
+	return 0;
+}
+
+static int tarn_verify_limbo(struct tarn_tree *tree, u64 *nodes, const char **why)
+{
+	const struct tarn_node *node;
+	u64 epoch = 0, bytes = 0;
+
+	list_for_each_entry(node, &tree->limbo, set_link) {
+		TARN_VERIFY(node->state == TARN_NODE_LIMBO);
+		TARN_VERIFY(node->limbo_epoch >= epoch && node->limbo_epoch <= tree->epoch);
+		epoch = node->limbo_epoch;
+		TARN_VERIFY(tarn_find(tree, node->ino) == node);
+		TARN_VERIFY(!node->name_len && !node->parent && node->extent.len);
+		bytes += node->extent.len;
+		++*nodes;
+	}
+	TARN_VERIFY(bytes == tree->limbo_bytes);
+	return 0;
+}
+
+static int tarn_verify_node(struct tarn_tree *tree, const struct tarn_node *node,
+			    const struct tarn_node *parent, const char **why)
+{
+	TARN_VERIFY(node->state == TARN_NODE_LIVE);
+	TARN_VERIFY(node->parent == parent);
+	TARN_VERIFY(tarn_find(tree, node->ino) == node);
+	TARN_VERIFY(node->name[node->name_len] == '\0');
+	TARN_VERIFY(node->ino < tree->committed_ino && node->ino < tree->next_ino);
+	if (node != parent) {
+		TARN_VERIFY(!tarn_name_check(node->name, node->name_len));
+		TARN_VERIFY(tarn_lookup(tree, parent, node->name, node->name_len) == node);
+	}
+	switch (node->type) {
+	case TARNFS_TYPE_DIRECTORY:
+		TARN_VERIFY(!node->size && !node->extent.len);
+		break;
+	case TARNFS_TYPE_FILE:
+		TARN_VERIFY(!node->set);
+		TARN_VERIFY(!node->size == !node->extent.len);
+		break;
+	case TARNFS_TYPE_SYMLINK:
+		TARN_VERIFY(node->size && node->target && strlen(node->target) == node->size);
+		TARN_VERIFY(!node->extent.len);
+		break;
+	default:
+		TARN_VERIFY(false);
+	}
+	return 0;
+}
+
+/* What was counted of a directory's children against what the directory says. */
+struct tarn_verify_dir {
+	u64 children;
+	u64 subdirs;
+};
+
+static int tarn_verify_children(struct tarn_tree *tree, const struct tarn_node *dir, u64 *nodes,
+				u64 *live_extents, u64 *type_count, const char **why)
+{
+	struct tarn_verify_dir seen = { 0 };
+	struct rb_node *rb;
+	u64 last = 0;
+	int err;
+
+	for (rb = rb_first(&dir->children); rb; rb = rb_next(rb)) {
+		const struct tarn_node *node = rb_entry(rb, struct tarn_node, dir_rb);
+
+		TARN_VERIFY(node->ino > last);
+		last = node->ino;
+		err = tarn_verify_node(tree, node, dir, why);
+		if (err)
+			return err;
+		seen.children++;
+		seen.subdirs += node->type == TARNFS_TYPE_DIRECTORY;
+		type_count[node->type]++;
+		*live_extents += !!node->extent.len;
+		++*nodes;
+	}
+	TARN_VERIFY(dir->nr_children == seen.children);
+	TARN_VERIFY(dir->nr_subdirs == seen.subdirs);
+	return 0;
+}
+
+/* The next directory, parents first, with no recursion: trees may be deep. */
+static const struct tarn_node *tarn_verify_next_dir(const struct tarn_node *dir)
+{
+	const struct rb_node *rb = rb_first(&dir->children);
+
+	for (;;) {
+		for (; rb; rb = rb_next(rb)) {
+			const struct tarn_node *node = rb_entry(rb, struct tarn_node, dir_rb);
+
+			if (node->type == TARNFS_TYPE_DIRECTORY)
+				return node;
+		}
+		if (dir == dir->parent)
+			return NULL;
+		rb = rb_next(&dir->dir_rb);
+		dir = dir->parent;
+	}
+}
+
+int tarn_tree_verify(struct tarn_tree *tree, const char **why)
+{
+	u64 reserved = 0, limbo = 0, live = 0, extents = 0, walked = 0;
+	u64 type_count[TARNFS_TYPE_SYMLINK + 1] = { 0 };
+	const struct tarn_node *dir;
+	int err;
+
+	err = tarn_verify_extents(tree, &reserved, &extents, why);
+	if (err)
+		return err;
+	err = tarn_verify_limbo(tree, &limbo, why);
+	if (err)
+		return err;
+
+	TARN_VERIFY(!tree->root == !tree->generation);
+	TARN_VERIFY(!tree->attached || tree->root);
+	TARN_VERIFY(!tree->attached == !tree->nonce);
+	TARN_VERIFY(tree->committed_ino <= tree->next_ino);
+	if (tree->root) {
+		TARN_VERIFY(tree->root->ino == TARNFS_INO_ROOT && !tree->root->name_len);
+		TARN_VERIFY(tree->root->type == TARNFS_TYPE_DIRECTORY);
+		err = tarn_verify_node(tree, tree->root, tree->root, why);
+		if (err)
+			return err;
+		live = 1;
+		type_count[TARNFS_TYPE_DIRECTORY] = 1;
+	}
+	for (dir = tree->root; dir; dir = tarn_verify_next_dir(dir)) {
+		err = tarn_verify_children(tree, dir, &live, &walked, type_count, why);
+		if (err)
+			return err;
+		TARN_VERIFY(live <= (u64)atomic_read(&tree->by_ino.nelems));
+	}
+	TARN_VERIFY(walked == extents);
+	TARN_VERIFY(tree->directories == type_count[TARNFS_TYPE_DIRECTORY]);
+	TARN_VERIFY(tree->files == type_count[TARNFS_TYPE_FILE]);
+	TARN_VERIFY(tree->symlinks == type_count[TARNFS_TYPE_SYMLINK]);
+	TARN_VERIFY((u64)atomic_read(&tree->by_ino.nelems) == live + reserved + limbo);
+	TARN_VERIFY((u64)atomic_read(&tree->by_name.nelems) == (live ? live - 1 : 0));
+	return 0;
+}
