@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Builds everything and runs all tests: the body of tools/check.
+
+Every build step counts as one test; of the others each TAP point does.  A step that fails
+is counted and the rest goes on where it can.  Nothing here looks at how long things take;
+time limits only end what hangs.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+TOOLS = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(TOOLS)
+sys.dont_write_bytecode = True
+sys.path.insert(0, TOOLS)
+import tap                                                          # noqa: E402
+
+KERNELS = ["6.1", "6.12"]
+BUILD = os.path.abspath(os.environ.get("O") or f"{TOP}/build")
+LOGS = f"{BUILD}/check-logs"
+START = time.monotonic()
+
+
+class Count:
+    """What passed and failed so far; steps run in several threads."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.passed = self.skipped = 0
+        self.failures = []          # (where, text)
+
+    def add(self, where, result):
+        with self.lock:
+            self.passed += result.passed
+            self.skipped += result.skipped
+            self.failures += [(where, text) for text in result.failures]
+
+    def one(self, where, failure=None):
+        r = tap.Result()
+        if failure is None:
+            r.passed = 1
+        else:
+            r.failures.append(failure)
+        self.add(where, r)
+
+
+COUNT = Count()
+PRINT = threading.Lock()
+
+
+def say(text):
+    with PRINT:
+        print(f"[{int(time.monotonic() - START):4d}s] {text}", flush=True)
+
+
+def show(lines):
+    with PRINT:
+        for line in lines:
+            print("        " + line.rstrip("\n"), flush=True)
+
+
+def run(name, command, env=None):
+    """Runs a command with its output in a log; returns exit status and the log's lines."""
+    log = f"{LOGS}/{name}.log"
+    os.makedirs(os.path.dirname(log), exist_ok=True)
+    with open(log, "wb") as out:
+        code = subprocess.run(command, cwd=TOP, stdin=subprocess.DEVNULL, stdout=out,
+                              stderr=subprocess.STDOUT, env={**os.environ, "O": BUILD, **(env or {})},
+                              check=False).returncode
+    with open(log, errors="replace") as f:
+        return code, f.readlines()
+
+
+def step(name, command, env=None):
+    """A build step: one test."""
+    say(name)
+    code, lines = run(name, command, env)
+    if code:
+        say(f"{name}: FAILED")
+        show(lines[-25:])
+        COUNT.one(name, f"exit status {code}: see {LOGS}/{name}.log")
+    else:
+        COUNT.one(name)
+    return code == 0
+
+
+def report(where, result):
+    """Counts the result of a test program and says how it went."""
+    COUNT.add(where, result)
+    text = tap.summary(result.passed, result.failed, result.skipped)
+    say(f"{where}: {text}")
+    show(result.failures[:20])
+    return not result.failed
+
+
+# --- steps -----------------------------------------------------------------------------
+
+CMOCKA = re.compile(r"\[\s+(OK|FAILED|SKIPPED|PASSED)\s+\] (\S+)$")
+
+
+def unit(compiler):
+    """The unit tests, with sanitizers; they print TAP or cmocka's own lines."""
+    name = f"unit-{compiler}"
+    say(name)
+    code, lines = run(name, ["make", "-k", "check-unit", f"CC={compiler}", "SAN=1", "WERROR=1",
+                             f"O={BUILD}/{name}"],
+                      {"O": f"{BUILD}/{name}", "CMOCKA_MESSAGE_OUTPUT": "TAP", "MAKEFLAGS": ""})
+    result = tap.Result()
+    for line in lines:
+        line = line.strip()
+        found = CMOCKA.match(line)
+        point = tap.POINT.match(line)
+        if found:
+            kind = found.group(1)
+            result.passed += kind == "OK"
+            result.skipped += kind == "SKIPPED"
+            if kind == "FAILED" and not found.group(2).isdigit():
+                result.failures.append(line)
+        elif point and not line.startswith("ok:"):
+            if point.group(1):
+                result.failures.append(line)
+            elif tap.SKIP.search(point.group(3)):
+                result.skipped += 1
+            else:
+                result.passed += 1
+        elif "ERROR: AddressSanitizer" in line or "runtime error:" in line:
+            result.failures.append(line)
+    if code and not result.failures:
+        result.failures.append(f"exit status {code}")
+    if not result.passed and not result.failures:
+        result.failures.append("no test ran")
+    if not report(name, result):
+        show(lines[-25:])
+
+
+def host_tests(name, script):
+    """A test script that runs on this machine and prints TAP."""
+    say(name)
+    code, lines = run(name, [script])
+    if not report(name, tap.parse(lines, code)):
+        show([x for x in lines if not x.startswith("ok ")][-40:])
+
+
+def split_tests(lines):
+    """The output of run-tests as {test: (lines, exit status or None)}."""
+    tests = {}
+    current = None
+    for line in lines:
+        words = line.split()
+        if words[:2] == ["#", "test"] and len(words) == 3:
+            current = words[2]
+            tests[current] = ([], None)
+        elif current and words[:3] == ["#", "exit", current] and len(words) == 4:
+            tests[current] = (tests[current][0], int(words[3]))
+            current = None
+        elif current:
+            tests[current][0].append(line)
+    return tests
+
+
+def guests(name, kernels, tests, options=()):
+    """Runs the tests in guests with these kernels, all in one boot."""
+    logs = f"{LOGS}/{name}"
+    shutil.rmtree(logs, ignore_errors=True)
+    say(f"{name}: {len(tests)} test programs")
+    code, lines = run(name, [f"{TOOLS}/vm/run", "--kernel", ",".join(kernels), "--hosts", str(len(kernels)),
+                             "--size", "1G", "--timeout", "900", "--logs", logs,
+                             "--env", "RUN_TESTS=" + " ".join(tests), *options,
+                             f"{TOOLS}/vm/guest/run-tests"])
+    ok = True
+    for host, kernel in enumerate(kernels):
+        prefix = f"host{host}| "
+        found = split_tests([x[len(prefix):] for x in lines if x.startswith(prefix)])
+        for test in tests:
+            where = f"{name} {test}" + (f" host{host} ({kernel})" if len(kernels) > 1 else "")
+            if test not in found:
+                COUNT.one(where, "did not run")
+                say(f"{where}: did not run")
+                ok = False
+                continue
+            output, status = found[test]
+            result = tap.parse(output, status if status is not None else 255)
+            if status is None:
+                result.failures.append("did not end")
+            if not report(where, result):
+                show(output[-40:])
+                ok = False
+    # A kernel report fails the run whatever the tests say; a mere exit status they said already.
+    if code >= 122 or (code and ok):
+        text = [x.strip() for x in lines if x.startswith("run: ")]
+        COUNT.one(name, f"runner: exit status {code}: " + "; ".join(text[-3:]))
+        say(f"{name}: runner: exit status {code}")
+        show(text)
+        show(reports(logs))
+    else:
+        COUNT.one(name)             # no report in the kernel log
+
+
+def reports(logs):
+    """The part of the kernel logs around the first report."""
+    out = []
+    for log in sorted(os.listdir(logs)) if os.path.isdir(logs) else []:
+        if not log.endswith(".console"):
+            continue
+        done = subprocess.run([f"{TOOLS}/vm/run", "--scan", f"{logs}/{log}"], stderr=subprocess.PIPE,
+                              text=True, check=False)
+        if not done.returncode:
+            continue
+        first = done.stderr.splitlines()[0].split(f"{log}: ", 1)[1]
+        with open(f"{logs}/{log}", errors="replace") as f:
+            lines = f.read().splitlines()
+        at = next((i for i, x in enumerate(lines) if x.rstrip() == first), 0)
+        marks = [x for x in lines[:at] if "tarnfs-test: " in x]
+        out += [f"--- {log}", *marks[-1:], *lines[at:at + 40]]
+    return out
+
+
+def selftests(prefix):
+    """The guest tests whose name begins so: scripts of the tree and programs built."""
+    names = []
+    for folder in f"{TOP}/selftests", f"{BUILD}/selftests":
+        for name in os.listdir(folder) if os.path.isdir(folder) else []:
+            path = f"{folder}/{name}"
+            if name.startswith(prefix) and os.path.isfile(path) and (
+                    name.endswith(".sh") if folder.startswith(TOP + "/selftests") else os.access(path, os.X_OK)):
+                names.append(name)
+    return sorted(set(names))
+
+
+def main():
+    p = argparse.ArgumentParser(prog="check", description="Builds everything and runs all tests.")
+    p.add_argument("--full", action="store_true", help="also what takes long: checkpatch")
+    p.add_argument("--debug", action="store_true", help="on a debug kernel (not there yet: refused)")
+    p.add_argument("--only", metavar="PATTERN", help="only steps and guest tests that match the regular "
+                                                     "expression; what they need is built all the same")
+    a = p.parse_args()
+    if a.debug:
+        p.error("--debug: there is no debug kernel yet")
+    only = re.compile(a.only or "")
+
+    def wanted(name):
+        return bool(only.search(name))
+
+    shutil.rmtree(LOGS, ignore_errors=True)
+    os.makedirs(LOGS)
+
+    kernels = [k for k in KERNELS if step(f"kernel-{k}", [f"{TOOLS}/vm/fetch-kernel", k])]
+    step("user", ["make", "-j2", "user", "WERROR=1"])
+    step("selftests", ["make", "-j2", "selftests", "WERROR=1"])
+    built = [k for k in kernels if step(f"module-{k}", ["make", "-j2", "modules", f"KVER={k}", "WERROR=1"])]
+
+    single = [t for t in selftests("t_") if wanted(t)]
+    double = [t for t in selftests("h2_") if wanted(t)]
+    if not a.only and not single:
+        COUNT.one("selftests", "there are no guest tests")
+
+    jobs = []
+    for compiler in "gcc", "clang":
+        if wanted(f"unit-{compiler}"):
+            jobs.append(lambda c=compiler: unit(c))
+    for k in kernels:
+        if wanted(f"sparse-{k}"):
+            jobs.append(lambda k=k: step(f"sparse-{k}", ["make", "sparse", f"KVER={k}"]))
+    if a.full and wanted("checkpatch"):
+        jobs.append(lambda: step("checkpatch", [f"{TOOLS}/checkpatch"]))
+    # Two guests at a time is what two processors bear.
+    for k in built:
+        if single:
+            jobs.append(lambda k=k: guests(f"guest-{k}", [k], single))
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for done in concurrent.futures.as_completed([pool.submit(j) for j in jobs]):
+            done.result()
+    if double:
+        if len(built) == len(KERNELS):
+            guests("two-hosts", ["6.12", "6.1"], double)
+        else:
+            COUNT.one("two-hosts", "a module is missing")
+    for script in sorted(os.listdir(f"{TOP}/selftests/runner")):
+        if script.startswith("t_") and wanted(f"runner {script}"):
+            host_tests(f"runner {script}".replace(" ", "-"), f"{TOP}/selftests/runner/{script}")
+
+    if not a.only:
+        with open(f"{TOP}/selftests/minimum", encoding="ascii") as f:
+            minimum = int(f.read().split("#")[0])
+        if COUNT.passed < minimum:
+            COUNT.one("minimum", f"{COUNT.passed} passed, but selftests/minimum says {minimum}")
+
+    if COUNT.failures:
+        say("failed:")
+        show(f"{where}: {text}" for where, text in COUNT.failures)
+        show([f"logs in {os.path.relpath(LOGS)}"])
+    say("done")
+    print(tap.summary(COUNT.passed, len(COUNT.failures), COUNT.skipped), flush=True)
+    return 1 if COUNT.failures or not COUNT.passed else 0
+
+
+sys.exit(main())
