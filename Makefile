@@ -42,16 +42,16 @@ part = $(if $(wildcard $1/Makefile),$(MAKE) -C $1 O=$(O) $2,\
 	@echo "$1/Makefile is missing: nothing to build there" >&2; exit 1)
 
 user:
-	$(call part,user)
+	+$(call part,user)
 
 selftests: user
-	$(call part,selftests)
+	+$(call part,selftests)
 
 unit:
-	$(call part,selftests/unit)
+	+$(call part,selftests/unit)
 
 check-unit:
-	$(call part,selftests/unit,check)
+	+$(call part,selftests/unit,check)
 
 # $(call copy,FOLDER): kmod/ as it is now in FOLDER, files that did not change left alone
 define copy
