@@ -162,7 +162,7 @@ static int parse(struct options *o, int argc, char **argv)
  * meta inode's (or the file's), so that nothing enters the page cache of the
  * device and what is wiped is really gone. Returns the number found.
  */
-static int foreign_signatures(struct tarn_meta *meta, const char *path, bool wipe)
+static int foreign_signatures(struct tarn_meta *meta, const char *path, bool wipe, bool quiet)
 {
 	static const char zero[64];
 	const char *type, *offset, *magic;
@@ -196,7 +196,9 @@ static int foreign_signatures(struct tarn_meta *meta, const char *path, bool wip
 		}
 		found++;
 		if (!wipe) {
-			complain("%s: there is a signature of '%s' at offset %s", path, type, offset);
+			if (!quiet)
+				complain("%s: there is a signature of '%s' at offset %s", path, type,
+					 offset);
 			continue;
 		}
 		uint64_t at = strtoull(offset, NULL, 10);
@@ -227,122 +229,74 @@ static int foreign_signatures(struct tarn_meta *meta, const char *path, bool wip
 	return found;
 }
 
-static const char *page_owner(const struct tarn_page *page, char out[64])
-{
-	char uuid[37];
-	int i;
-
-	for (i = 0; i < 48 && page->info.node_name[i]; i++)
-		out[i] = (char)page->info.node_name[i];
-	out[i] = '\0';
-	if (!i) {
-		tarn_uuid_text(uuid, page->id.host_uuid);
-		memcpy(out, uuid, sizeof(uuid));
-	}
-	return out;
-}
-
-/* Host pages that somebody may be living in. Complains of each; returns how many. */
-static int claimed_pages(struct tarn_meta *meta, const struct tarn_super *sb, const char *path,
-			 bool is_file, bool complain_of)
+/* Pages that this very host claimed; on an image, without exclusive mount, that proves nothing. */
+static uint32_t own_pages(struct tarn_meta *meta, const struct tarn_super *sb)
 {
 	struct tarn_host_id self;
 	struct tarn_err err = { "" };
 	struct tarn_page page;
-	bool know_self;
-	char owner[64];
-	int ret, found = 0;
-	uint32_t i;
+	uint32_t i, own = 0;
 
-	/* An image has no exclusive mount, so even our own uuid proves nothing there. */
-	know_self = !is_file && tarn_host_id(&self, sb->uuid, &err) == 0;
-	for (i = 0; i < sb->hosts; i++) {
-		ret = tarn_page_read(meta->media, sb, (uint16_t)i, &page, &err);
-		if (ret && ret != -EUCLEAN) {
-			complain_err(&err, ret, path);
-			return ret;
-		}
-		if (ret || page.id.bad) {
-			found++;
-			if (complain_of)
-				complain("%s: host page %u is not readable and counts as claimed", path, i);
-			continue;
-		}
-		if (page.id.state != TARNFS_PAGE_CLAIMED)
-			continue;
-		if (know_self && memcmp(page.id.host_uuid, self.uuid, 16) == 0)
-			continue;
-		found++;
-		if (complain_of)
-			complain("%s: host page %u is claimed by host %s, which may have it mounted",
-				 path, i, shown(page_owner(&page, owner)));
-	}
-	return found;
-}
-
-/* Is there a tarnfs? 1 with sb good, 2 damaged beyond knowing its hosts, 0 none. */
-static int present_tarnfs(struct tarn_meta *meta, struct tarn_super *sb, struct tarn_err *err)
-{
-	struct tarnfs_super raw;
-	int ret;
-
-	ret = tarn_super_read(sb, meta->media, meta->dev_size, err);
-	if (!ret)
-		return 1;
-	if (ret == -EIO)
-		return ret;
-	if (meta->dev_size < TARNFS_SUPER2_OFF + sizeof(raw))
+	if (tarn_host_id(&self, sb->uuid, &err))
 		return 0;
-	if (tarn_media_fetch(meta->media, TARNFS_SUPER2_OFF, &raw, sizeof(raw)) == 0 &&
-	    tarn_super_decode(sb, &raw, meta->dev_size, err) == 0)
-		return 1;
-	return ret == -ENODATA ? 0 : 2;
+	for (i = 0; i < sb->hosts; i++) {
+		if (tarn_page_read(meta->media, sb, (uint16_t)i, &page, &err) == 0 && !page.id.bad &&
+		    page.id.state == TARNFS_PAGE_CLAIMED &&
+		    memcmp(page.id.host_uuid, self.uuid, sizeof(self.uuid)) == 0)
+			own++;
+	}
+	return own;
 }
 
-static int look_before(struct tarn_meta *meta, const struct tarn_device *d, const struct options *o)
+static int refuse_tarnfs(struct tarn_meta *meta, const struct tarn_device *d, const struct options *o)
 {
-	const char *path = d->path;
+	const char *path = shown(d->path);
+	struct tarn_mkfs_probe probe;
 	struct tarn_err err = { "" };
-	struct tarn_super sb;
 	char uuid[37];
 	int ret;
 
-	ret = foreign_signatures(meta, path, false);
-	if (ret < 0)
-		return ret;
-	if (ret && !o->force) {
-		complain("%s: not made: --force wipes what is there", path);
-		return -EEXIST;
-	}
-	ret = present_tarnfs(meta, &sb, &err);
-	if (ret < 0) {
+	ret = tarn_mkfs_probe(&probe, meta->media, meta->dev_size, &err);
+	if (ret) {
 		complain_err(&err, ret, path);
 		return ret;
 	}
-	if (ret == 2 && !o->force) {
+	if (!probe.found)
+		return 0;
+	if (!probe.valid) {
+		if (o->force)
+			return 0;
 		complain("%s: there is a tarnfs that this program cannot read (%s): not made; "
 			 "--force makes a new one over it", path, err.text);
 		return -EEXIST;
 	}
-	if (ret == 1) {
-		int claimed = claimed_pages(meta, &sb, path, d->is_file, !o->fenced);
-
-		if (claimed < 0)
-			return claimed;
-		if (claimed && !o->fenced) {
-			complain("%s: not made: umount it on those hosts; or, once they are powered "
-				 "off or reset, give your word for it with --hosts-fenced", path);
-			return -EBUSY;
-		}
-		if (!o->force) {
-			tarn_uuid_text(uuid, sb.uuid);
-			complain("%s: there is a tarnfs, uuid %s%s%s: not made; --force makes a new "
-				 "one over it, and all its files are lost", path, uuid,
-				 sb.label[0] ? ", label " : "", shown(sb.label));
-			return -EEXIST;
-		}
+	if (probe.claimed && !o->fenced &&
+	    (d->is_file || own_pages(meta, &probe.sb) < probe.claimed)) {
+		complain("%s: there is a tarnfs that hosts may have mounted: %s: not made; umount it "
+			 "there; or, once those hosts are powered off or reset, give your word for it "
+			 "with --hosts-fenced", path, probe.pages);
+		return -EBUSY;
 	}
-	return 0;
+	if (o->force)
+		return 0;
+	tarn_uuid_text(uuid, probe.sb.uuid);
+	complain("%s: there is a tarnfs, uuid %s%s%s: not made; --force makes a new one over it, and "
+		 "all its files are lost", path, uuid, probe.sb.label[0] ? ", label " : "",
+		 shown(probe.sb.label));
+	return -EEXIST;
+}
+
+static int look_before(struct tarn_meta *meta, const struct tarn_device *d, const struct options *o)
+{
+	int ret = foreign_signatures(meta, shown(d->path), false, o->force);
+
+	if (ret < 0)
+		return ret;
+	if (ret && !o->force) {
+		complain("%s: not made: --force wipes what is there", shown(d->path));
+		return -EEXIST;
+	}
+	return refuse_tarnfs(meta, d, o);
 }
 
 static void report(const struct tarn_super *sb, const struct tarn_device *d,
@@ -444,7 +398,7 @@ static int make(const struct options *o)
 	if (ret)
 		goto out;
 	if (o->force) {
-		ret = foreign_signatures(&meta, d.path, true);
+		ret = foreign_signatures(&meta, d.path, true, false);
 		if (ret < 0)
 			goto out;
 	}

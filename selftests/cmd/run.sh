@@ -1,0 +1,140 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# The command lines of mkfs.tarnfs, mount.tarnfs, umount.tarnfs and tarnfs as far as no
+# kernel module is needed: options, exit codes, images, refusals, output that cannot be
+# written. Prints TAP. O=FOLDER is where the tools were built.
+
+here=$(cd "${0%/*}" && pwd) || exit 1
+# shellcheck source=selftests/lib.sh
+. "$here/../lib.sh"
+tools=${O:-$here/../../build}/user
+tools=$(cd "$tools" 2>/dev/null && pwd) || {
+	echo "no tools in ${O:-build}/user: make user" >&2
+	exit 1
+}
+PATH=$tools:$PATH:/usr/sbin:/sbin
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work" "$t_out"' EXIT
+cd "$work" || exit 1
+umask 022
+
+# image NAME SIZE: a new, empty one
+image() {
+	rm -f "$1"
+	truncate -s "$2" "$1"
+}
+field() {
+	sed -n "s/^  $1  *//p"
+}
+
+plan 117
+
+# ---- help, versions, unknown options ----
+for c in mkfs.tarnfs mount.tarnfs umount.tarnfs tarnfs; do
+	refuse "$c --help prints usage and exits 0" 0 '^Usage: ' $c --help
+	yes "$c --help prints nothing on stderr" sh -c "[ -z \"\$($c --help 2>&1 >/dev/null)\" ]"
+	refuse "$c -h too" 0 '^Usage: ' $c -h
+	refuse "$c --version says which" 0 "$c [0-9]" $c --version
+done
+refuse "mkfs: an unknown option is exit 1" 1 "mkfs.tarnfs --help" mkfs.tarnfs --frobnicate x
+refuse "mkfs: an unknown letter is exit 1" 1 "mkfs.tarnfs --help" mkfs.tarnfs -v -f x
+refuse "mkfs: no device is exit 1" 1 "no device" mkfs.tarnfs
+refuse "mkfs: two devices are exit 1" 1 "too many" mkfs.tarnfs a b
+refuse "mount: an unknown letter is exit 1" 1 "mount.tarnfs --help" mount.tarnfs -z a b
+refuse "mount: no directory is exit 1" 1 "directory" mount.tarnfs /dev/null
+for o in role=king host=x host=128 host=-1 host= dax=never frob dax=always,frob attach fenced=1; do
+	refuse "mount: -o $o is exit 1" 1 "option '" mount.tarnfs /dev/null "$work" -o "$o"
+done
+refuse "umount: an unknown letter is exit 1" 1 "umount.tarnfs --help" umount.tarnfs -z a
+refuse "umount: no directory is exit 1" 1 "directory" umount.tarnfs
+refuse "tarnfs: no command is exit 2" 2 "which command" tarnfs
+refuse "tarnfs: an unknown command is exit 2" 2 "no command 'frob'" tarnfs frob
+refuse "tarnfs: an unknown option is exit 2" 2 "no option '--frob'" tarnfs --frob
+for c in $(tarnfs --list-cmds); do
+	refuse "tarnfs $c --help" 0 "^Usage: tarnfs $c" tarnfs "$c" --help
+	refuse "tarnfs help $c" 0 "^Usage: tarnfs $c" tarnfs help "$c"
+	refuse "tarnfs $c: an unknown option is exit 2" 2 "tarnfs $c --help" tarnfs "$c" --frob a b
+done
+same "the commands are those" "cp creat ln log logplay mkdir status version" \
+	"$(tarnfs --list-cmds | tr '\n' ' ' | sed 's/ $//')"
+for c in rm rmdir unlink mv chmod chown compact takeover host watch fsck attach detach map flush check verify; do
+	refuse "tarnfs $c is not built, which is exit 1" 1 "tarnfs: $c is not built yet; ." tarnfs $c x
+done
+refuse "creat: a bad size" 2 "is not a size" tarnfs creat -s 12q x
+refuse "creat: a size past 2^63" 2 "is not a size" tarnfs creat -s 9999999T x
+refuse "creat: a negative size" 2 "is not a size" tarnfs creat -s -1 x
+refuse "creat: a bad mode" 2 "octal" tarnfs creat -m 888 x
+refuse "creat: paths and a list" 2 "not both" tarnfs creat --from - x
+refuse "creat: a list that is none" 2 "entry 2: not of the form" sh -c 'printf "1 - a\nx\n" | tarnfs creat --from -'
+refuse "creat: outside of any tarnfs" 1 "tarnfs" tarnfs creat "$work/x"
+refuse "cp: one name is too few" 2 "a source and a destination" tarnfs cp x
+refuse "ln: hard links are refused" 2 "use -s" tarnfs ln a b
+
+# ---- images ----
+refuse "mkfs: no such image: says how to make one" 1 "truncate -s" mkfs.tarnfs none
+image small 4M
+refuse "mkfs: an image that is too small" 1 "too small" mkfs.tarnfs small
+same "... is left alone" "" "$(tr -d '\0' <small)"
+for size in 8M 64M 100000000 2G 16G; do
+	image i $size
+	yes "mkfs: an image of $size" mkfs.tarnfs i
+done
+image i 64M
+mkfs.tarnfs -L "a label" -U 12345678-9abc-def0-1234-56789abcdef0 --hosts 3 --log-size 2M i >out
+same "mkfs prints the uuid" 12345678-9abc-def0-1234-56789abcdef0 "$(field uuid <out)"
+same "mkfs prints the label" "a label" "$(field label <out)"
+same "mkfs prints the hosts" 3 "$(field hosts <out)"
+same "mkfs prints the log size" "3 areas of 2 MiB" "$(field log <out)"
+same "mkfs prints the size" "64 MiB (67108864 bytes)" "$(field size <out)"
+refuse "mkfs refuses a tarnfs, naming it and the flag" 1 \
+	"tarnfs, uuid 12345678-9abc-def0-1234-56789abcdef0, label a label.*--force" mkfs.tarnfs i
+refuse "log: the header and the root" 0 "^[0-9]* c1 directory ino=1 parent=1 name=\"\"" tarnfs log i
+refuse "log: the end of the checkpoint" 0 "c2 checkpoint-end directories=1 files=0 symlinks=0" tarnfs log i
+refuse "status of an image" 0 "^uuid *12345678-9abc-def0-1234-56789abcdef0" tarnfs status i
+refuse "status counts free host pages" 0 "3 of 3 host pages are free\|2 of 3 host pages are free" tarnfs status i
+yes "mkfs --force makes a new one" mkfs.tarnfs --force -q i
+no "... with another uuid" sh -c 'tarnfs log i | grep -q uuid=12345678'
+same "-q prints nothing" "" "$(mkfs.tarnfs -f -q i 2>&1)"
+refuse "mkfs: a label of 64 bytes" 1 "63" mkfs.tarnfs -f -L "$(printf '%064d' 1)" i
+yes "mkfs: a label of 63 bytes" mkfs.tarnfs -f -L "$(printf '%063d' 1)" i
+refuse "mkfs: 0 hosts" 1 "1 to 128" mkfs.tarnfs -f --hosts 0 i
+refuse "mkfs: 129 hosts" 1 "1 to 128" mkfs.tarnfs -f --hosts 129 i
+yes "mkfs: 128 hosts" mkfs.tarnfs -f --hosts 128 i
+refuse "mkfs: a bad uuid" 1 "not a uuid" mkfs.tarnfs -f -U 1234 i
+refuse "mkfs: a log size out of range" 1 "1M to 1G" mkfs.tarnfs -f --log-size 2G i
+refuse "mkfs: logs larger than the image" 1 "too small" mkfs.tarnfs -f --log-size 32M i
+yes "mkfs: an owner" mkfs.tarnfs -f --owner 00000000-0000-5000-8000-000000000001 i
+refuse "... is in the table of hosts" 0 "^ *0 *bound .*00000000-0000-5000-8000-000000000001" tarnfs status i
+
+# ---- what stands there already ----
+image i 64M
+mke2fs -q -F i >/dev/null 2>&1
+refuse "mkfs refuses an ext2, naming it and the flag" 1 "signature of 'ext2'" mkfs.tarnfs i
+refuse "... the flag" 1 "force" mkfs.tarnfs i
+yes "... and has not touched it" e2fsck -fn i
+yes "mkfs --force over an ext2" mkfs.tarnfs -f i
+no "... of which nothing is left" sh -c 'blkid -p i | grep -q ext2'
+image i 64M
+# a GPT has a second header at the end
+printf 'label: gpt\n2048,1000\n' | sfdisk -q i >/dev/null 2>&1
+refuse "mkfs refuses a partition table" 1 "signature of 'gpt'" mkfs.tarnfs i
+yes "mkfs --force over it" mkfs.tarnfs -f i
+same "... wipes its copy at the end too" "" "$(tail -c 512 i | tr -d '\0')"
+# the superblock damaged: still a tarnfs
+printf 'x' | dd of=i bs=1 seek=100 conv=notrunc 2>/dev/null
+refuse "mkfs refuses a tarnfs with one damaged superblock" 1 "tarnfs.*--force" mkfs.tarnfs i
+refuse "log of a damaged superblock is exit 1" 1 "superblock" tarnfs log i
+image i 64M
+refuse "log of no tarnfs is exit 1" 1 "superblock" tarnfs log i
+refuse "log of nothing is exit 1" 1 "No such file" tarnfs log none
+
+# ---- output that cannot be written ----
+mkfs.tarnfs -q i
+for c in "tarnfs --help" "tarnfs log i" "tarnfs status i" "tarnfs version" "mkfs.tarnfs -f i"; do
+	refuse "$c to a full disk is exit 1" 1 "standard output" sh -c "$c >/dev/full"
+	refuse "$c to a closed descriptor is exit 1" 1 "standard output" sh -c "$c >&-"
+done
+refuse "... and the image is whole" 0 "checkpoint-end" tarnfs log i
+
+finish
