@@ -664,7 +664,7 @@ static int tarn_strings_check(const struct tarnfs_apply *args, u32 off, u32 len)
 static int tarn_op_check(const struct tarnfs_apply *args, const struct tarnfs_op *op,
 			 const char *strings, bool root)
 {
-	int i, err;
+	int i;
 
 	if (op->zero1 || op->zero2)
 		return -EINVAL;
@@ -700,9 +700,8 @@ static int tarn_op_check(const struct tarnfs_apply *args, const struct tarnfs_op
 	} else {
 		if (op->ino < TARNFS_INO_FIRST || op->ino >= TARN_INO_END)
 			return -EINVAL;
-		err = tarn_name_check(strings + op->name, op->name_len);
-		if (err)
-			return err;
+		if (!op->name_len || tarn_name_check(strings + op->name, op->name_len))
+			return -EINVAL;
 	}
 
 	if (op->type == TARNFS_OP_FILE) {
