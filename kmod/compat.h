@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * One shim for each kernel interface that differs between the kernels served,
+ * each naming the version that changed it. No other file of the module looks
+ * at the kernel's version.
+ */
+#ifndef _TARNFS_COMPAT_H
+#define _TARNFS_COMPAT_H
+
+#include <linux/bits.h>
+#include <linux/version.h>
+
+#define TARNFS_KERNEL_BEFORE(a, b)	(LINUX_VERSION_CODE < KERNEL_VERSION(a, b, 0))
+#define TARNFS_KERNEL_IS(a, b) \
+	(!TARNFS_KERNEL_BEFORE(a, b) && TARNFS_KERNEL_BEFORE(a, (b) + 1))
+
+#if !defined(TARNFS_ANY_KERNEL) && !TARNFS_KERNEL_IS(6, 1) && !TARNFS_KERNEL_IS(6, 12)
+#error "tarnfs supports Linux 6.1 and 6.12; to try another one: make TARNFS_ANY_KERNEL=1"
+#endif
+
+#if !defined(TARNFS_ANY_KERNEL) && !defined(CONFIG_X86_64)
+#error "tarnfs supports x86-64; to try another one: make TARNFS_ANY_KERNEL=1"
+#endif
+
+#include <linux/dax.h>
+#include <linux/fs.h>
+#include <linux/mm.h>
+#include <linux/pfn_t.h>
+
+/* 6.3: struct mnt_idmap instead of struct user_namespace in inode operations */
+#if TARNFS_KERNEL_BEFORE(6, 3)
+#define mnt_idmap user_namespace
+#endif
+
+/* 6.3: vm_flags_set() and vm_flags_clear() */
+#if TARNFS_KERNEL_BEFORE(6, 3)
+static inline void vm_flags_set(struct vm_area_struct *vma, unsigned long flags)
+{
+	vma->vm_flags |= flags;
+}
+
+static inline void vm_flags_clear(struct vm_area_struct *vma, unsigned long flags)
+{
+	vma->vm_flags &= ~flags;
+}
+#endif
+
+/* 6.5: copy_splice_read() instead of generic_file_splice_read() */
+#if TARNFS_KERNEL_BEFORE(6, 5)
+#define copy_splice_read generic_file_splice_read
+#endif
+
+/* 6.6: generic_fillattr() is told what was asked for */
+static inline void tarnfs_fillattr(struct mnt_idmap *idmap, u32 request_mask,
+				   struct inode *inode, struct kstat *stat)
+{
+#if TARNFS_KERNEL_BEFORE(6, 6)
+	generic_fillattr(idmap, inode, stat);
+#else
+	generic_fillattr(idmap, request_mask, inode, stat);
+#endif
+}
+
+/* 6.6 and 6.7: inode times by functions */
+static inline void tarnfs_set_times(struct inode *inode, struct timespec64 time)
+{
+#if TARNFS_KERNEL_BEFORE(6, 7)
+	inode->i_atime = time;
+	inode->i_mtime = time;
+	inode->i_ctime = time;
+#else
+	inode_set_atime_to_ts(inode, time);
+	inode_set_mtime_to_ts(inode, time);
+	inode_set_ctime_to_ts(inode, time);
+#endif
+}
+
+/* 6.6: ->huge_fault() and fs/dax.c get an order instead of an enum */
+#if TARNFS_KERNEL_BEFORE(6, 6)
+#define TARNFS_FAULT_SIZE	enum page_entry_size
+#define TARNFS_FAULT_PTE	PE_SIZE_PTE
+
+static inline unsigned int tarnfs_fault_order(enum page_entry_size size)
+{
+	switch (size) {
+	case PE_SIZE_PTE:
+		return 0;
+	case PE_SIZE_PMD:
+		return PMD_SHIFT - PAGE_SHIFT;
+	default:
+		return PUD_SHIFT - PAGE_SHIFT;
+	}
+}
+#else
+#define TARNFS_FAULT_SIZE	unsigned int
+#define TARNFS_FAULT_PTE	0
+
+static inline unsigned int tarnfs_fault_order(unsigned int order)
+{
+	return order;
+}
+#endif
+
+/*
+ * 6.10: capabilities of a file moved from f_mode and mmap_supported_flags to
+ * fop_flags. TARNFS_FOP_FLAGS stands in the file_operations initialisers.
+ */
+#if TARNFS_KERNEL_BEFORE(6, 10)
+#define TARNFS_FOP_FLAGS	.mmap_supported_flags = MAP_SYNC
+#define TARNFS_FMODE		(FMODE_CAN_ODIRECT | FMODE_NOWAIT | FMODE_BUF_WASYNC)
+#else
+#define TARNFS_FOP_FLAGS	.fop_flags = FOP_MMAP_SYNC | FOP_BUFFER_WASYNC
+#define TARNFS_FMODE		(FMODE_CAN_ODIRECT | FMODE_NOWAIT)
+#endif
+
+/* 6.9: the superblock's uuid has a length, and FS_IOC_GETFSUUID shows it */
+#if TARNFS_KERNEL_BEFORE(6, 9)
+static inline void super_set_uuid(struct super_block *sb, const u8 *uuid, unsigned int len)
+{
+	memcpy(&sb->s_uuid, uuid, len);
+}
+#endif
+
+/*
+ * What fs/dax.c keeps in i_pages: value entries whose lowest bits are flags.
+ * These are private to it and the same in every kernel before 6.15, where an
+ * idle page of a DAX file has one reference, nobody's (from 6.15 on: none).
+ */
+#define TARNFS_DAX_LOCKED	BIT(0)
+#define TARNFS_DAX_PMD		BIT(1)
+#define TARNFS_DAX_ZERO_PAGE	BIT(2)
+#define TARNFS_DAX_EMPTY	BIT(3)
+#define TARNFS_DAX_SHIFT	4
+#define TARNFS_DAX_IDLE_REFS	1
+
+#endif /* _TARNFS_COMPAT_H */

@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The bytes of files: read, write, map, write back, invalidate. And of the
+ * meta inode, which is read and mapped the same way.
+ *
+ * A file is one range of the device, whole and of its final size before it has
+ * a name, so nothing here allocates, waits for a translation, or races with a
+ * truncate; there is no lock on a file's bytes, as there is none between hosts.
+ * Read and write are one translation and one copy; faults go through fs/dax.c.
+ */
+#include <linux/fadvise.h>
+#include <linux/fiemap.h>
+#include <linux/mman.h>
+#include <linux/pagemap.h>
+#include <linux/sched/signal.h>
+#include <linux/uio.h>
+#include <linux/writeback.h>
+#include <asm/cacheflush.h>
+#include "tarnfs.h"
+
+/* What is copied without a look at signals: some milliseconds. */
+#define TARNFS_PIECE	(4 * TARNFS_HUGE)
+
+/* ---- cache operations --------------------------------------------------- */
+
+void tarnfs_invalidate(struct tarnfs_sb_info *sbi, u64 ino, u64 off, u64 len,
+		       enum tarnfs_reason reason)
+{
+	u64 at = sbi->backing.start + off;
+
+	if (!len || tarnfs_is_shutdown(sbi))
+		return;
+	trace_tarnfs_invalidate(ino, off, len, reason);
+	while (len) {
+		u64 bytes = min_t(u64, len, TARNFS_HUGE);
+		size_t in_page = offset_in_page(at);
+		void *kaddr;
+		long pages;
+		int id;
+
+		id = dax_read_lock();
+		/* The mode that gives an address for pages known to be bad as well. */
+		pages = dax_direct_access(sbi->backing.dax, PHYS_PFN(at),
+					  PHYS_PFN(in_page + bytes + PAGE_SIZE - 1),
+					  DAX_RECOVERY_WRITE, &kaddr, NULL);
+		if (pages > 0) {
+			bytes = min_t(u64, bytes, PFN_PHYS(pages) - in_page);
+			clflush_cache_range(kaddr + in_page, bytes);
+		} else {
+			bytes = min_t(u64, bytes, PAGE_SIZE - in_page);
+		}
+		dax_read_unlock(id);
+		at += bytes;
+		len -= bytes;
+		cond_resched();
+	}
+}
+
+static int tarnfs_writeback_wbc(struct inode *inode, struct writeback_control *wbc,
+				enum tarnfs_reason reason)
+{
+	struct tarnfs_sb_info *sbi = tarnfs_sb(inode->i_sb);
+	struct tarnfs_inode *ti = tarnfs_i(inode);
+	int err;
+
+	if (tarnfs_is_shutdown(sbi))
+		return -EIO;
+	if (ti->len > wbc->range_start && trace_tarnfs_writeback_enabled()) {
+		u64 last = min_t(u64, wbc->range_end, ti->len - 1);
+
+		trace_tarnfs_writeback(inode->i_ino, ti->off + wbc->range_start,
+				       last - wbc->range_start + 1, reason);
+	}
+	err = dax_writeback_mapping_range(inode->i_mapping, sbi->backing.dax, wbc);
+	pmem_wmb();
+	return err;
+}
+
+int tarnfs_writeback(struct inode *inode, loff_t start, loff_t end, enum tarnfs_reason reason)
+{
+	struct writeback_control wbc = {
+		.sync_mode	= WB_SYNC_ALL,
+		.nr_to_write	= LONG_MAX,
+		.range_start	= start,
+		.range_end	= end,
+	};
+
+	return tarnfs_writeback_wbc(inode, &wbc, reason);
+}
+
+static int tarnfs_writepages(struct address_space *mapping, struct writeback_control *wbc)
+{
+	if (wbc->sync_mode != WB_SYNC_ALL)
+		return 0;		/* nothing is gained by doing it early */
+	return tarnfs_writeback_wbc(mapping->host, wbc, TARNFS_SYNC);
+}
+
+/*
+ * Before this host touches bytes of a file the first time: it may hold lines
+ * of the range from the time it was another file's, or was read ahead by the
+ * processor before the file was made. len > 0, within the extent.
+ */
+static int tarnfs_first_use(struct inode *inode, u64 pos, u64 len, bool nowait)
+{
+	struct tarnfs_sb_info *sbi = tarnfs_sb(inode->i_sb);
+	struct tarnfs_inode *ti = tarnfs_i(inode);
+	u64 last = (pos + len - 1) >> TARNFS_HUGE_SHIFT;
+	u64 i;
+
+	if (!ti->used)
+		return 0;
+	for (i = pos >> TARNFS_HUGE_SHIFT; i <= last; i++) {
+		u64 start = i << TARNFS_HUGE_SHIFT;
+
+		if (test_bit_acquire(i, ti->used))
+			continue;
+		if (nowait)
+			return -EAGAIN;
+		mutex_lock(&ti->use_mutex);
+		if (!test_bit(i, ti->used)) {
+			tarnfs_invalidate(sbi, inode->i_ino, ti->off + start,
+					  min_t(u64, TARNFS_HUGE, ti->len - start),
+					  TARNFS_FIRST_USE);
+			smp_mb__before_atomic();	/* pairs with test_bit_acquire() above */
+			set_bit(i, ti->used);
+		}
+		mutex_unlock(&ti->use_mutex);
+	}
+	return 0;
+}
+
+/* ---- read and write ----------------------------------------------------- */
+
+/* A copy came out short: because of the caller's memory, or of ours. */
+static int tarnfs_copy_error(struct iov_iter *iter, bool write)
+{
+	if (write)
+		return -EFAULT;
+	return fault_in_iov_iter_writeable(iter, 1) ? -EFAULT : -EIO;
+}
+
+/* iter is within the file. */
+static ssize_t tarnfs_copy(struct kiocb *iocb, struct iov_iter *iter, bool write)
+{
+	struct inode *inode = file_inode(iocb->ki_filp);
+	struct tarnfs_sb_info *sbi = tarnfs_sb(inode->i_sb);
+	struct tarnfs_inode *ti = tarnfs_i(inode);
+	ssize_t done = 0;
+	int err = 0;
+
+	while (iov_iter_count(iter)) {
+		size_t bytes = min_t(size_t, iov_iter_count(iter), TARNFS_PIECE);
+		u64 pos = iocb->ki_pos + done;
+		u64 at = sbi->backing.start + ti->off + pos;
+		size_t in_page = offset_in_page(at);
+		size_t copied;
+		void *kaddr;
+		long pages;
+		int id;
+
+		if (fatal_signal_pending(current)) {
+			err = -EINTR;
+			break;
+		}
+		err = tarnfs_first_use(inode, pos, bytes, iocb->ki_flags & IOCB_NOWAIT);
+		if (err)
+			break;
+
+		id = dax_read_lock();
+		pages = dax_direct_access(sbi->backing.dax, PHYS_PFN(at),
+					  PHYS_PFN(in_page + bytes + PAGE_SIZE - 1),
+					  DAX_ACCESS, &kaddr, NULL);
+		if (pages < 0)		/* a bad page in it: go up to there */
+			pages = dax_direct_access(sbi->backing.dax, PHYS_PFN(at), 1,
+						  DAX_ACCESS, &kaddr, NULL);
+		if (pages < 0) {
+			dax_read_unlock(id);
+			err = -EIO;
+			break;
+		}
+		bytes = min_t(size_t, bytes, PFN_PHYS(pages) - in_page);
+		/* dax_copy_from_iter() and dax_copy_to_iter() are these, but not exported. */
+		if (write)
+			copied = _copy_from_iter_flushcache(kaddr + in_page, bytes, iter);
+		else
+			copied = _copy_mc_to_iter(kaddr + in_page, bytes, iter);
+		dax_read_unlock(id);
+		done += copied;
+		if (copied < bytes) {
+			err = tarnfs_copy_error(iter, write);
+			break;
+		}
+		cond_resched();
+	}
+	iocb->ki_pos += done;
+	return done ? done : err;
+}
+
+static ssize_t tarnfs_read_iter(struct kiocb *iocb, struct iov_iter *to)
+{
+	struct inode *inode = file_inode(iocb->ki_filp);
+	loff_t size = i_size_read(inode);
+
+	if (tarnfs_is_shutdown(tarnfs_sb(inode->i_sb)))
+		return -EIO;
+	if (!iov_iter_count(to) || iocb->ki_pos >= size)
+		return 0;
+	iov_iter_truncate(to, size - iocb->ki_pos);
+	return tarnfs_copy(iocb, to, false);
+}
+
+/* A set-uid or set-gid bit goes before the write: see tarnfs_setattr(). */
+static int tarnfs_remove_privs(struct kiocb *iocb)
+{
+	struct inode *inode = file_inode(iocb->ki_filp);
+	int err;
+
+	if (!(inode->i_mode & (S_ISUID | S_ISGID)))
+		return 0;
+	if (iocb->ki_flags & IOCB_NOWAIT)
+		return -EAGAIN;
+	inode_lock(inode);
+	err = file_remove_privs(iocb->ki_filp);
+	inode_unlock(inode);
+	return err;
+}
+
+static ssize_t tarnfs_write_iter(struct kiocb *iocb, struct iov_iter *from)
+{
+	struct inode *inode = file_inode(iocb->ki_filp);
+	loff_t size = i_size_read(inode);
+	ssize_t ret;
+
+	if (tarnfs_is_shutdown(tarnfs_sb(inode->i_sb)))
+		return -EIO;
+	if (!tarnfs_may_write(inode))
+		return -EROFS;
+	ret = generic_write_checks(iocb, from);
+	if (ret <= 0)
+		return ret;
+	if (iocb->ki_pos >= size)
+		return -ENOSPC;
+	iov_iter_truncate(from, size - iocb->ki_pos);
+	ret = tarnfs_remove_privs(iocb);
+	if (ret)
+		return ret;
+	ret = tarnfs_copy(iocb, from, true);
+	if (ret > 0)
+		ret = generic_write_sync(iocb, ret);
+	return ret;
+}
+
+/* ---- mappings ----------------------------------------------------------- */
+
+static void tarnfs_fill_iomap(struct inode *inode, loff_t pos, loff_t length, u64 start,
+			      struct iomap *iomap)
+{
+	const struct tarnfs_inode *ti = tarnfs_i(inode);
+
+	iomap->bdev = inode->i_sb->s_bdev;
+	iomap->dax_dev = tarnfs_sb(inode->i_sb)->backing.dax;
+	iomap->flags = 0;
+	if (pos < ti->len) {
+		iomap->type = IOMAP_MAPPED;
+		iomap->addr = start + ti->off;
+		iomap->offset = 0;
+		iomap->length = ti->len;
+	} else {
+		iomap->type = IOMAP_HOLE;
+		iomap->addr = IOMAP_NULL_ADDR;
+		iomap->offset = pos;
+		iomap->length = length;
+	}
+}
+
+static int tarnfs_iomap_begin(struct inode *inode, loff_t pos, loff_t length, unsigned int flags,
+			      struct iomap *iomap, struct iomap *srcmap)
+{
+	tarnfs_fill_iomap(inode, pos, length, tarnfs_sb(inode->i_sb)->backing.start, iomap);
+	return 0;
+}
+
+static const struct iomap_ops tarnfs_iomap_ops = {
+	.iomap_begin	= tarnfs_iomap_begin,
+};
+
+/* What people see are bytes of the device, wherever in the dax device it begins. */
+static int tarnfs_fiemap_begin(struct inode *inode, loff_t pos, loff_t length, unsigned int flags,
+			       struct iomap *iomap, struct iomap *srcmap)
+{
+	tarnfs_fill_iomap(inode, pos, length, 0, iomap);
+	return 0;
+}
+
+static const struct iomap_ops tarnfs_fiemap_ops = {
+	.iomap_begin	= tarnfs_fiemap_begin,
+};
+
+static int tarnfs_fiemap(struct inode *inode, struct fiemap_extent_info *info, u64 start, u64 len)
+{
+	return iomap_fiemap(inode, info, start, len, &tarnfs_fiemap_ops);
+}
+
+static vm_fault_t tarnfs_fault_locked(struct vm_fault *vmf, TARNFS_FAULT_SIZE size, u64 pos,
+				      bool write)
+{
+	struct inode *inode = file_inode(vmf->vma->vm_file);
+
+	if (tarnfs_is_shutdown(tarnfs_sb(inode->i_sb)))
+		return VM_FAULT_SIGBUS;
+	if (pos >= i_size_read(inode))
+		return VM_FAULT_SIGBUS;
+	/* The role may have changed since the file was opened. Meta: see mmap. */
+	if (write && inode->i_ino != TARNFS_INO_META && !tarnfs_may_write(inode))
+		return VM_FAULT_SIGBUS;
+	tarnfs_first_use(inode, pos, PAGE_SIZE, false);
+	return dax_iomap_fault(vmf, size, NULL, NULL, &tarnfs_iomap_ops);
+}
+
+static vm_fault_t tarnfs_huge_fault(struct vm_fault *vmf, TARNFS_FAULT_SIZE size)
+{
+	struct inode *inode = file_inode(vmf->vma->vm_file);
+	struct tarnfs_inode *ti = tarnfs_i(inode);
+	bool write = vmf->flags & FAULT_FLAG_WRITE && vmf->vma->vm_flags & VM_SHARED;
+	unsigned int order = tarnfs_fault_order(size);
+	u64 pos = (u64)vmf->pgoff << PAGE_SHIFT;
+	vm_fault_t ret;
+
+	if (order > TARNFS_HUGE_SHIFT - PAGE_SHIFT)
+		return VM_FAULT_FALLBACK;
+	/* From now on a page may get pinned: see tarnfs_reap(). */
+	if (test_bit(TARNFS_INODE_IDLE, &ti->flags))
+		clear_bit(TARNFS_INODE_IDLE, &ti->flags);
+
+	if (write)
+		sb_start_pagefault(inode->i_sb);
+	/* Shared: against tarnfs_unmap_all() alone, nothing is ever truncated. */
+	filemap_invalidate_lock_shared(inode->i_mapping);
+	ret = tarnfs_fault_locked(vmf, size, pos, write);
+	filemap_invalidate_unlock_shared(inode->i_mapping);
+	if (write)
+		sb_end_pagefault(inode->i_sb);
+	trace_tarnfs_fault(inode->i_ino, pos, order, write, (__force unsigned int)ret);
+	return ret;
+}
+
+static vm_fault_t tarnfs_fault(struct vm_fault *vmf)
+{
+	return tarnfs_huge_fault(vmf, TARNFS_FAULT_PTE);
+}
+
+static const struct vm_operations_struct tarnfs_vm_operations = {
+	.fault		= tarnfs_fault,
+	.huge_fault	= tarnfs_huge_fault,
+	.page_mkwrite	= tarnfs_fault,
+	.pfn_mkwrite	= tarnfs_fault,
+};
+
+static int tarnfs_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct tarnfs_sb_info *sbi = tarnfs_sb(file_inode(file)->i_sb);
+
+	if (tarnfs_is_shutdown(sbi))
+		return -EIO;
+	/* MAP_SYNC */
+	if (vma->vm_flags & VM_SYNC && !dax_synchronous(sbi->backing.dax))
+		return -EOPNOTSUPP;
+	vma->vm_ops = &tarnfs_vm_operations;
+	vm_flags_set(vma, VM_HUGEPAGE);
+	return 0;
+}
+
+static bool tarnfs_meta_is_writable(const struct tarnfs_meta_file *meta, u64 off, u64 len)
+{
+	u32 i;
+
+	for (i = 0; i < meta->count; i++) {
+		const struct tarnfs_range *range = &meta->writable[i];
+
+		if (off >= range->off && off - range->off <= range->len &&
+		    len <= range->len - (off - range->off))
+			return true;
+	}
+	return false;
+}
+
+static int tarnfs_meta_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	u64 off = (u64)vma->vm_pgoff << PAGE_SHIFT;
+
+	if (vma->vm_flags & VM_SHARED &&
+	    !tarnfs_meta_is_writable(file->private_data, off, vma->vm_end - vma->vm_start)) {
+		if (vma->vm_flags & VM_WRITE)
+			return -EACCES;
+		vm_flags_clear(vma, VM_MAYWRITE);
+	}
+	return tarnfs_mmap(file, vma);
+}
+
+/* ---- the rest ----------------------------------------------------------- */
+
+static int tarnfs_fsync(struct file *file, loff_t start, loff_t end, int datasync)
+{
+	struct inode *inode = file_inode(file);
+	int err = tarnfs_writeback(inode, start, end, TARNFS_FSYNC);
+	int err2;
+
+	if (err)
+		return err;
+	err = tarnfs_backing_flush(&tarnfs_sb(inode->i_sb)->backing);
+	err2 = file_check_and_advance_wb_err(file);
+	return err ? err : err2;
+}
+
+/*
+ * DONTNEED is the half of the coherence contract that has no call of its own:
+ * after it, loads from the range see what other hosts wrote back before. Unlike
+ * elsewhere it is not about whole pages: each line that has a byte of the range
+ * is written back and dropped.
+ */
+static int tarnfs_fadvise(struct file *file, loff_t start, loff_t len, int advice)
+{
+	struct inode *inode = file_inode(file);
+	struct tarnfs_inode *ti = tarnfs_i(inode);
+	u64 end = ti->len;
+	int err;
+
+	if (advice != POSIX_FADV_DONTNEED)
+		return generic_fadvise(file, start, len, advice);
+	if (start < 0 || len < 0)
+		return -EINVAL;
+	if (tarnfs_is_shutdown(tarnfs_sb(inode->i_sb)))
+		return -EIO;
+	if (len)
+		end = min_t(u64, end, (u64)start + len);
+	if (start >= end)
+		return 0;
+	err = tarnfs_writeback(inode, start, end - 1, TARNFS_FADVISE);
+	if (err)
+		return err;
+	tarnfs_invalidate(tarnfs_sb(inode->i_sb), inode->i_ino, ti->off + start, end - start,
+			  TARNFS_FADVISE);
+	return 0;
+}
+
+static int tarnfs_open(struct inode *inode, struct file *file)
+{
+	if (tarnfs_is_shutdown(tarnfs_sb(inode->i_sb)))
+		return -EIO;
+	file->f_mode |= TARNFS_FMODE;
+	return generic_file_open(inode, file);
+}
+
+const struct file_operations tarnfs_file_operations = {
+	.owner		= THIS_MODULE,
+	.open		= tarnfs_open,
+	.llseek		= generic_file_llseek,
+	.read_iter	= tarnfs_read_iter,
+	.write_iter	= tarnfs_write_iter,
+	.splice_read	= copy_splice_read,
+	.splice_write	= iter_file_splice_write,
+	.mmap		= tarnfs_mmap,
+	.get_unmapped_area = thp_get_unmapped_area,
+	.fsync		= tarnfs_fsync,
+	.fadvise	= tarnfs_fadvise,
+	TARNFS_FOP_FLAGS,
+};
+
+const struct inode_operations tarnfs_file_inode_operations = {
+	.permission	= tarnfs_permission,
+	.getattr	= tarnfs_getattr,
+	.setattr	= tarnfs_setattr,
+	.fiemap		= tarnfs_fiemap,
+};
+
+const struct address_space_operations tarnfs_aops = {
+	.writepages	= tarnfs_writepages,
+	.dirty_folio	= noop_dirty_folio,
+};
+
+/* Descriptors come from OPEN_META alone, which names what may be written. */
+static int tarnfs_meta_open(struct inode *inode, struct file *file)
+{
+	return -EACCES;
+}
+
+static int tarnfs_meta_release(struct inode *inode, struct file *file)
+{
+	kfree(file->private_data);
+	return 0;
+}
+
+static ssize_t tarnfs_meta_write_iter(struct kiocb *iocb, struct iov_iter *from)
+{
+	return -EPERM;
+}
+
+const struct file_operations tarnfs_meta_operations = {
+	.owner		= THIS_MODULE,
+	.open		= tarnfs_meta_open,
+	.release	= tarnfs_meta_release,
+	.llseek		= generic_file_llseek,
+	.read_iter	= tarnfs_read_iter,
+	.write_iter	= tarnfs_meta_write_iter,
+	.splice_read	= copy_splice_read,
+	.mmap		= tarnfs_meta_mmap,
+	.get_unmapped_area = thp_get_unmapped_area,
+	.fsync		= noop_fsync,
+	.unlocked_ioctl	= tarnfs_ioctl,
+	.compat_ioctl	= compat_ptr_ioctl,
+	TARNFS_FOP_FLAGS,
+};

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the files of the module share, grouped by the file it lives in.
+ *
+ * The truth about names, owners and bytes is the node tree (node.h); an inode
+ * is a view of a node that comes with a lookup and goes when nobody needs it.
+ *
+ * Lock order:
+ *
+ *	s_umount > apply_mutex > tree_rwsem > hash bucket
+ *	mmap_lock > mapping's invalidate_lock (shared) > use_mutex
+ *	mmap_lock > mapping's invalidate_lock (shared) > i_pages
+ *	i_lock > reap_lock
+ *
+ * Nothing under tree_rwsem copies from or to user space, drops a dentry or an
+ * inode, or unmaps; and nothing under it may enter memory reclaim of file
+ * systems, since evicting an inode takes it: see tarnfs_tree_lock().
+ */
+#ifndef _TARNFS_H
+#define _TARNFS_H
+
+#include <linux/fs.h>
+#include <linux/fs_context.h>
+#include <linux/iomap.h>
+#include <linux/mount.h>
+#include <linux/mutex.h>
+#include <linux/rwsem.h>
+#include <linux/sched/mm.h>
+#include <linux/workqueue.h>
+
+#include "compat.h"
+#include "backing.h"
+#include "node.h"
+#include "trace.h"
+
+/* Of the meta inode: below TARNFS_INO_FIRST, so that no record can have it. */
+#define TARNFS_INO_META		2
+
+/* ---- super.c ------------------------------------------------------------ */
+
+/* As given to mount or remount; what was not given is not in `seen`. */
+struct tarnfs_options {
+	unsigned int		seen;		/* bits of enum tarnfs_option */
+	u8			role;		/* enum tarnfs_role */
+};
+
+/* tarnfs_sb_info.state */
+#define TARNFS_SB_SHUTDOWN	0		/* the media is not ours any more: EIO, no flush */
+#define TARNFS_SB_UMOUNT	1		/* the reaper takes no more inodes */
+#define TARNFS_SB_TREE		2		/* tree was initialised */
+
+struct tarnfs_sb_info {
+	struct super_block	*sb;
+	struct tarnfs_backing	backing;
+	unsigned long		state;
+
+	/* Constant once mounted. */
+	bool			meta;		/* no superblock, whole device behind OPEN_META */
+	bool			coherent;
+	bool			ro_only;	/* unknown ro_compat feature: never writable */
+	u8			role;		/* given to mount */
+	__u8			uuid[16];
+	u64			data_start;
+	u64			data_end;
+	struct inode		*meta_inode;	/* [0, data_start), or the device */
+
+	/*
+	 * One batch at a time, together with what it changes in inodes: those
+	 * are brought up to date after tree_rwsem was let go.
+	 */
+	struct mutex		apply_mutex;
+
+	/* Everything in tree, and every node: see the head of this file. */
+	struct rw_semaphore	tree_rwsem;
+	struct tarn_tree	tree;
+
+	/* Inodes without users that have DAX entries: see reaper.c. */
+	spinlock_t		reap_lock;
+	struct list_head	reap_list;	/* tarnfs_inode.reap_link */
+	struct delayed_work	reap_work;
+};
+
+static inline struct tarnfs_sb_info *tarnfs_sb(const struct super_block *sb)
+{
+	return sb->s_fs_info;
+}
+
+static inline bool tarnfs_is_shutdown(const struct tarnfs_sb_info *sbi)
+{
+	return test_bit(TARNFS_SB_SHUTDOWN, &sbi->state);
+}
+
+/* The tree for writing; what it returns goes to tarnfs_tree_unlock(). */
+static inline unsigned int tarnfs_tree_lock(struct tarnfs_sb_info *sbi)
+	__acquires(&sbi->tree_rwsem)
+{
+	down_write(&sbi->tree_rwsem);
+	return memalloc_nofs_save();
+}
+
+static inline void tarnfs_tree_unlock(struct tarnfs_sb_info *sbi, unsigned int nofs)
+	__releases(&sbi->tree_rwsem)
+{
+	memalloc_nofs_restore(nofs);
+	up_write(&sbi->tree_rwsem);
+}
+
+/* ---- inode.c ------------------------------------------------------------ */
+
+/* tarnfs_inode.flags */
+#define TARNFS_INODE_IDLE	0		/* no page was pinned, and no fault since */
+#define TARNFS_INODE_PINNED	1		/* the reaper found a pinned page */
+
+struct tarnfs_inode {
+	struct inode		vfs;
+
+	/*
+	 * NULL for the meta inode, and for the root until there is one. Else
+	 * one user count of the node is ours, from instantiation to eviction.
+	 */
+	struct tarn_node	*node;
+	unsigned long		flags;
+
+	/* Bytes of the device: constant while the inode lives. */
+	u64			off;
+	u64			len;
+
+	/*
+	 * Which 2 MiB chunks of the file this host may have lines of. Set with
+	 * use_mutex held after the chunk was invalidated, tested without:
+	 * whoever sees the bit sees the invalidation. NULL: all of them.
+	 */
+	unsigned long		*used;
+	unsigned long		used_inline;	/* files of at most 64 chunks */
+	struct mutex		use_mutex;
+
+	struct list_head	reap_link;	/* under reap_lock; empty: not in the list */
+};
+
+static inline struct tarnfs_inode *tarnfs_i(const struct inode *inode)
+{
+	return container_of(inode, struct tarnfs_inode, vfs);
+}
+
+int tarnfs_inode_cache_create(void);
+void tarnfs_inode_cache_destroy(void);
+struct inode *tarnfs_alloc_inode(struct super_block *sb);
+void tarnfs_free_inode(struct inode *inode);
+void tarnfs_evict_inode(struct inode *inode);
+
+/*
+ * The inode of a node, with a reference. Takes over the caller's user count of
+ * the node, also when it fails.
+ */
+struct inode *tarnfs_iget(struct super_block *sb, struct tarn_node *node);
+struct inode *tarnfs_iget_root(struct super_block *sb);
+struct inode *tarnfs_new_meta_inode(struct super_block *sb, u64 size);
+
+/* Gives the root inode its node once there is one. With the tree locked. */
+void tarnfs_bind_root(struct tarnfs_sb_info *sbi);
+
+/* Attributes of the node into the inode, that nobody else changes meanwhile. */
+void tarnfs_inode_update(struct inode *inode);
+
+/* Whether this host may write to the bytes of a file now. */
+bool tarnfs_may_write(const struct inode *inode);
+
+/* The errno of everything that changes a name or an attribute. */
+int tarnfs_refusal(const struct super_block *sb);
+
+int tarnfs_permission(struct mnt_idmap *idmap, struct inode *inode, int mask);
+int tarnfs_getattr(struct mnt_idmap *idmap, const struct path *path, struct kstat *stat,
+		   u32 request_mask, unsigned int flags);
+int tarnfs_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attr);
+
+/* ---- dir.c -------------------------------------------------------------- */
+
+extern const struct inode_operations tarnfs_dir_inode_operations;
+extern const struct file_operations tarnfs_dir_operations;
+extern const struct dentry_operations tarnfs_dentry_operations;
+
+/* ---- file.c ------------------------------------------------------------- */
+
+extern const struct inode_operations tarnfs_file_inode_operations;
+extern const struct file_operations tarnfs_file_operations;
+extern const struct file_operations tarnfs_meta_operations;
+extern const struct address_space_operations tarnfs_aops;
+
+/* A descriptor of the meta inode and what may be mapped writable through it. */
+struct tarnfs_meta_file {
+	u32			count;
+	struct tarnfs_range	writable[TARNFS_META_RANGES];
+};
+
+/*
+ * Write back and drop the lines of [off, off + len) of the device. The calling
+ * thread sleeps in between; errors of single pages are passed over, since what
+ * cannot be addressed has no lines either.
+ */
+void tarnfs_invalidate(struct tarnfs_sb_info *sbi, u64 ino, u64 off, u64 len,
+		       enum tarnfs_reason reason);
+
+/* What mappings dirtied in [start, end] of the file (both included) into memory. */
+int tarnfs_writeback(struct inode *inode, loff_t start, loff_t end, enum tarnfs_reason reason);
+
+/* ---- apply.c ------------------------------------------------------------ */
+
+long tarnfs_ioctl(struct file *file, unsigned int cmd, unsigned long arg);
+
+/* ---- reaper.c ----------------------------------------------------------- */
+
+int tarnfs_drop_inode(struct inode *inode);
+void tarnfs_reap_work(struct work_struct *work);
+void tarnfs_reap_forget(struct inode *inode);
+
+/* Sleep until no page of the mapping is pinned: at umount only. */
+void tarnfs_wait_for_pins(struct inode *inode);
+
+/* ---- failure.c ---------------------------------------------------------- */
+
+extern const struct dax_holder_operations tarnfs_holder_operations;
+
+void tarnfs_shutdown(struct tarnfs_sb_info *sbi);
+
+/* Takes every mapping of every file away; faults bring them back, if allowed. */
+void tarnfs_unmap_all(struct tarnfs_sb_info *sbi);
+
+#endif /* _TARNFS_H */
