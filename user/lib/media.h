@@ -81,9 +81,14 @@ struct tarn_cacheops {
 	const char *writeback_name;	/* "clwb", "clflushopt", "clflush" */
 	const char *invalidate_name;	/* "clflushopt", "clflush" */
 	void (*writeback)(const void *addr, size_t len);
-	void (*invalidate)(const void *addr, size_t len);
+	void (*invalidate)(const void *addr, size_t len);	/* without the fence after it */
+	void (*fence)(void);
 };
 const struct tarn_cacheops *tarn_cacheops(void);
 void tarn_mfence(void);
+/* The n-th set of operations that this CPU has, best first, or NULL: for tests. */
+const struct tarn_cacheops *tarn_cacheops_nth(size_t n);
+/* Mappings made from now on use these (NULL: the CPU's): for tests. */
+void tarn_cacheops_override(const struct tarn_cacheops *ops);
 
 #endif

@@ -93,6 +93,16 @@ struct tarn_mkfs {
 	uint16_t root_mode;		/* 0 = 0755 */
 	uint32_t root_uid, root_gid;
 };
+/* What mkfs would destroy: for its refusals. Fails only when the media cannot be read. */
+struct tarn_mkfs_probe {
+	bool found;			/* a superblock of tarnfs, be it damaged or of a newer version */
+	bool valid;			/* sb and the rest is known: of the first copy, else of the second */
+	struct tarn_super sb;
+	uint32_t claimed;		/* host pages that some host has claimed */
+	char pages[768];		/* sentence part: the pages that are not free, and whose they are */
+};
+int tarn_mkfs_probe(struct tarn_mkfs_probe *probe, struct tarn_media *m, uint64_t dev_size,
+		    struct tarn_err *err);
 /* Geometry for the options: -EINVAL, -ENOSPC (device too small) with the sentence. */
 int tarn_mkfs_plan(struct tarn_super *sb, const struct tarn_mkfs *opt, struct tarn_err *err);
 /* Writes it in the order of protocol section 7. */
@@ -196,12 +206,17 @@ struct tarn_rec {
 	uint16_t host, host_flags;
 	uint64_t nonce;
 	uint8_t uuid[16];
+	uint64_t time, last_generation, last_seq;
+	/* it, or a tagged value in it, is unknown and of class read-only */
+	bool readonly;
 };
 struct tarn_seed {		/* of CRCs in one log */
 	uint8_t uuid[16];
 	uint64_t generation;
 	uint16_t host;
 };
+/* Types whose fields are decoded: the others of version 1 are known by name and length alone. */
+bool tarn_rec_built(uint16_t type);
 /* Units the record takes. */
 uint32_t tarn_rec_units(const struct tarn_rec *rec);
 /* Encodes into buf (units * 64 bytes). -EINVAL for what could not be decoded again. */
@@ -223,6 +238,8 @@ struct tarn_log {		/* one generation as read */
 	uint16_t prev_host;
 	uint64_t ckpt_records;
 	uint32_t ckpt_units;
+	bool readonly;		/* an unknown ro_compat feature: neither append nor allocate */
+	uint64_t next_seq;	/* of the record where the last walk ended, 0 = unknown */
 };
 /* Commit word, then header, of the current log. */
 int tarn_log_open(struct tarn_log *log, struct tarn_media *m, const struct tarn_super *sb,
@@ -243,6 +260,8 @@ struct tarn_kernel_ops {
 	int (*reserve)(struct tarn_kernel *k, struct tarnfs_reserve_item *items, uint32_t count,
 		       int *set, uint32_t *failed);
 	void (*release)(struct tarn_kernel *k, int set);
+	/* a descriptor of the nameless file of that inode number */
+	int (*reserve_open)(struct tarn_kernel *k, int set, uint64_t ino);
 	/* fills version, op_size, count checks; *done as the ioctl */
 	int (*apply)(struct tarn_kernel *k, struct tarnfs_apply *args, const struct tarnfs_op *ops,
 		     const char *strings);
@@ -264,6 +283,10 @@ struct tarn_session {
 	struct tarn_super sb;
 	struct tarn_claim claim;	/* page and nonce as the kernel remembers them */
 	struct tarnfs_status st;	/* as of open or the last replay */
+	/* how far this process has read (replay.c); generation 0 = not at all */
+	struct tarn_log log;
+	uint32_t log_pos;		/* units; what is before it is in the kernel */
+	bool readonly;			/* an unknown record of class read-only was met: no append */
 };
 #define TARN_OPEN_APPEND 1		/* maps own page and log areas writable; -EROFS unless master */
 /*
@@ -281,7 +304,7 @@ void tarn_session_close(struct tarn_session *s);
 /*
  * Scan, read, scan again, apply: until the end. Fresh kernels get the
  * checkpoint as a stage. at_end: the last APPLY carries AT_END (mount, logplay,
- * append under the lock). Returns records applied. -EUCLEAN names the offset
+ * append); the caller holds the append lock. Returns records applied. -EUCLEAN names the offset
  * of the corruption: what came before is applied and stays usable.
  * -ESTALE after SHUTDOWN when the media is no longer this fs or this host was
  * evicted. A foreign nonce in the own page: SHUTDOWN, -ESTALE.
@@ -341,6 +364,7 @@ struct tarn_meta {
 	int mntfd, dirfd, fd;
 	struct tarn_media *media;
 	uint64_t dev_size;
+	bool sync;			/* an image that was written to: fsync(2) at close */
 };
 int tarn_meta_open(struct tarn_meta *meta, const struct tarn_device *d, bool writable, struct tarn_err *err);
 void tarn_meta_close(struct tarn_meta *meta);

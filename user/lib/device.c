@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * device.c - from a path to a device, to where it is mounted, to a new mount,
+ * and to its metadata. Every refusal names what was found and the command
+ * that changes it.
+ */
+#include "internal.h"
+
+#include <fcntl.h>
+#include <libmount/libmount.h>
+#include <limits.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+/* ---- what it is ---- */
+
+/* The driver that a device of the dax bus is bound to: "device_dax", "kmem"; "" unknown. */
+static void dax_driver(const char *name, char *out, size_t room)
+{
+	char path[PATH_MAX], link[PATH_MAX];
+	const char *base;
+	ssize_t len;
+
+	out[0] = '\0';
+	if ((size_t)snprintf(path, sizeof(path), "/sys/bus/dax/devices/%s/driver", name) >= sizeof(path))
+		return;
+	len = readlink(path, link, sizeof(link) - 1);
+	if (len <= 0)
+		return;
+	link[len] = '\0';
+	base = strrchr(link, '/');
+	base = base ? base + 1 : link;
+	if (strlen(base) < room)
+		strcpy(out, base);
+}
+
+static int refuse_dax_char(const char *path, struct tarn_err *err)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	char driver[64];
+
+	dax_driver(name, driver, sizeof(driver));
+	if (!strcmp(driver, "kmem"))
+		return tarn_fail(err, ENODEV, "%s is in system-ram mode, used as ordinary memory: "
+				 "daxctl reconfigure-device --mode=devdax %s makes it a DAX device again", path, name);
+	return tarn_fail(err, EOPNOTSUPP, "%s is a devdax character device, which this version does not support yet (a later "
+			 "one does); use a pmem namespace in fsdax mode: "
+			 "ndctl create-namespace -f -e NAMESPACE -m fsdax --map=mem", path);
+}
+
+static int find_size(struct tarn_device *d, const struct stat *st, struct tarn_err *err)
+{
+	uint64_t size;
+	int fd;
+
+	if (d->is_file) {
+		d->size = (uint64_t)st->st_size;
+		return 0;
+	}
+	fd = open(d->path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return tarn_fail(err, errno, "%s: %s", d->path, strerror(errno));
+	if (ioctl(fd, BLKGETSIZE64, &size)) {
+		int ret = tarn_fail(err, errno, "%s: size: %s", d->path, strerror(errno));
+
+		close(fd);
+		return ret;
+	}
+	close(fd);
+	d->size = size;
+	return 0;
+}
+
+/* Where this process sees it mounted, the topmost mount if there are several. */
+static int find_mount(struct tarn_device *d, const struct stat *st, struct tarn_err *err)
+{
+	struct libmnt_table *table = mnt_new_table_from_file("/proc/self/mountinfo");
+	struct libmnt_iter *iter = mnt_new_iter(MNT_ITER_BACKWARD);
+	struct libmnt_fs *fs;
+	int ret = 0;
+
+	if (!table || !iter) {
+		ret = tarn_fail(err, errno ? errno : ENOMEM, "/proc/self/mountinfo: cannot be read");
+		goto out;
+	}
+	while (!mnt_table_next_fs(table, iter, &fs)) {
+		const char *source = mnt_fs_get_source(fs), *target = mnt_fs_get_target(fs);
+		const char *type = mnt_fs_get_fstype(fs);
+		bool same = S_ISBLK(st->st_mode) && mnt_fs_get_devno(fs) == st->st_rdev;
+
+		if (!target || (!same && (!source || strcmp(source, d->path))))
+			continue;
+		d->mounted_tarnfs = type && !strcmp(type, "tarnfs");
+		snprintf(d->mounted_on, sizeof(d->mounted_on), "%s", target);
+		break;
+	}
+out:
+	mnt_free_iter(iter);
+	mnt_unref_table(table);
+	return ret;
+}
+
+int tarn_device_find(struct tarn_device *d, const char *path, struct tarn_err *err)
+{
+	char real[PATH_MAX];
+	struct stat st;
+	int ret;
+
+	memset(d, 0, sizeof(*d));
+	if (!realpath(path, real) || stat(real, &st)) {
+		const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+		ret = errno;
+		/* without a driver, or in system-ram mode, a dax device has no node in /dev */
+		if (ret == ENOENT && !strncmp(name, "dax", 3)) {
+			char driver[64];
+
+			dax_driver(name, driver, sizeof(driver));
+			if (driver[0])
+				return refuse_dax_char(path, err);
+		}
+		return tarn_fail(err, ret, "%s: %s", path, strerror(ret));
+	}
+	snprintf(d->path, sizeof(d->path), "%s", real);
+	if (S_ISCHR(st.st_mode))
+		return refuse_dax_char(real, err);
+	if (!S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode))
+		return tarn_fail(err, ENOTBLK, "%s: neither a device nor an image file", path);
+	d->is_file = S_ISREG(st.st_mode);
+	ret = find_size(d, &st, err);
+	return ret ? ret : find_mount(d, &st, err);
+}
+
+/* ---- a new mount ---- */
+
+/*
+ * What the kernel said: read(2) on the fsopen descriptor gives a message at a
+ * time, "e tarnfs: text"; the errors among them, joined.
+ */
+static void kernel_text(int fsfd, char *out, size_t room)
+{
+	char line[1024];
+	size_t used = 0;
+	ssize_t len;
+
+	out[0] = '\0';
+	while ((len = read(fsfd, line, sizeof(line) - 1)) > 0) {
+		char *text = line;
+
+		line[len] = '\0';
+		line[strcspn(line, "\n")] = '\0';
+		if (line[0] != 'e' || line[1] != ' ')
+			continue;
+		text += 2;
+		if (!strncmp(text, "tarnfs: ", 8))
+			text += 8;
+		if (used < room)
+			used += (size_t)snprintf(out + used, room - used, "%s%s", used ? "; " : "", text);
+	}
+}
+
+static int create_failed(int fsfd, const char *device, const char *doing, int code, struct tarn_err *err)
+{
+	struct tarn_device d;
+	char text[512];
+
+	kernel_text(fsfd, text, sizeof(text));
+	if (code == EBUSY && !tarn_device_find(&d, device, NULL) && d.mounted_on[0])
+		return tarn_fail(err, EBUSY, "%s is mounted on %s: umount it first", device, d.mounted_on);
+	if (text[0])
+		return tarn_fail(err, code, "%s: %s", device, text);
+	switch (code) {
+	case EBUSY:
+		return tarn_fail(err, code, "%s is in use: by a mount in another namespace, or by something else that "
+				 "has opened it for itself (lsblk, dmsetup, mdadm)", device);
+	case EPERM:
+		return tarn_fail(err, code, "%s: this needs root (CAP_SYS_ADMIN)", device);
+	default:
+		return tarn_fail(err, code, "%s: %s: %s (dmesg may say more)", device, doing, strerror(code));
+	}
+}
+
+static int set_option(int fsfd, const char *option)
+{
+	char key[256];
+	const char *value = strchr(option, '=');
+
+	if (!value)
+		return fsconfig(fsfd, FSCONFIG_SET_FLAG, option, NULL, 0);
+	if ((size_t)(value - option) >= sizeof(key)) {
+		errno = EINVAL;
+		return -1;
+	}
+	memcpy(key, option, (size_t)(value - option));
+	key[value - option] = '\0';
+	return fsconfig(fsfd, FSCONFIG_SET_STRING, key, value + 1, 0);
+}
+
+int tarn_mount_new(const char *device, const char *const *options, int *mntfd, int *dirfd, struct tarn_err *err)
+{
+	int ret = 0, fsfd = fsopen("tarnfs", FSOPEN_CLOEXEC);
+
+	*mntfd = *dirfd = -1;
+	if (fsfd < 0) {
+		switch (errno) {
+		case ENODEV:
+			return tarn_fail(err, ENODEV, "the kernel has no tarnfs: modprobe tarnfs (dmesg says why, if that fails)");
+		case EPERM:
+			return tarn_fail(err, EPERM, "%s: this needs root (CAP_SYS_ADMIN)", device);
+		default:
+			return tarn_fail(err, errno, "fsopen: %s", strerror(errno));
+		}
+	}
+	if (fsconfig(fsfd, FSCONFIG_SET_STRING, "source", device, 0))
+		ret = create_failed(fsfd, device, "source", errno, err);
+	for (; !ret && options && *options; options++)
+		if (set_option(fsfd, *options))
+			ret = create_failed(fsfd, device, *options, errno, err);
+	if (!ret && fsconfig(fsfd, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
+		ret = create_failed(fsfd, device, "mount", errno, err);
+	if (!ret) {
+		*mntfd = fsmount(fsfd, FSMOUNT_CLOEXEC, 0);
+		if (*mntfd < 0)
+			ret = create_failed(fsfd, device, "fsmount", errno, err);
+	}
+	close(fsfd);
+	if (!ret) {
+		/* what fsmount gives is an O_PATH descriptor, on which no ioctl works */
+		*dirfd = openat(*mntfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (*dirfd < 0) {
+			ret = tarn_fail(err, errno, "%s: root directory: %s", device, strerror(errno));
+			close(*mntfd);
+			*mntfd = -1;
+		}
+	}
+	return ret;
+}
+
+/* ---- metadata ---- */
+
+static int open_file(struct tarn_meta *meta, const struct tarn_device *d, bool writable, struct tarn_err *err)
+{
+	meta->fd = open(d->path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	if (meta->fd < 0)
+		return tarn_fail(err, errno, "%s: %s", d->path, strerror(errno));
+	meta->dev_size = d->size;
+	meta->sync = writable;
+	return 0;
+}
+
+static int check_version(int dirfd, struct tarnfs_status *st, struct tarn_err *err)
+{
+	int ret = tarn_kernel_status(dirfd, st);
+
+	if (ret == -EPROTO)
+		return tarn_fail(err, EPROTO, "tarnfs.ko speaks interface version %u, these tools version %d: "
+				 "install both from one release", st->version, TARNFS_INTERFACE);
+	return ret ? tarn_fail(err, -ret, "STATUS: %s", strerror(-ret)) : 0;
+}
+
+/* A mount of it that is there already: read-only, its [0, data_start). */
+static int open_mounted(struct tarn_meta *meta, const struct tarn_device *d, uint64_t *size, struct tarn_err *err)
+{
+	struct tarnfs_status st;
+	int ret;
+
+	meta->dirfd = open(d->mounted_on, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (meta->dirfd < 0)
+		return tarn_fail(err, errno, "%s: %s", d->mounted_on, strerror(errno));
+	ret = check_version(meta->dirfd, &st, err);
+	if (ret)
+		return ret;
+	meta->fd = tarn_kernel_open_meta(meta->dirfd, NULL, 0);
+	if (meta->fd < 0)
+		return tarn_fail(err, -meta->fd, "%s: OPEN_META: %s", d->mounted_on, strerror(-meta->fd));
+	meta->dev_size = st.dev_size;
+	*size = st.state & TARNFS_ST_META ? st.dev_size : st.data_start;
+	return 0;
+}
+
+static int open_meta_mount(struct tarn_meta *meta, const struct tarn_device *d, bool writable, struct tarn_err *err)
+{
+	static const char *const read_write[] = { "meta", NULL }, *const read_only[] = { "meta", "ro", NULL };
+	struct tarn_media_range whole = { 0, d->size / TARNFS_BLOCK * TARNFS_BLOCK };
+	struct tarnfs_status st;
+	int ret = tarn_mount_new(d->path, writable ? read_write : read_only, &meta->mntfd, &meta->dirfd, err);
+
+	if (ret)
+		return ret;
+	ret = check_version(meta->dirfd, &st, err);
+	if (ret)
+		return ret;
+	meta->fd = tarn_kernel_open_meta(meta->dirfd, &whole, writable ? 1 : 0);
+	if (meta->fd < 0)
+		return tarn_fail(err, -meta->fd, "%s: OPEN_META: %s", d->path, strerror(-meta->fd));
+	meta->dev_size = st.dev_size;
+	return 0;
+}
+
+int tarn_meta_open(struct tarn_meta *meta, const struct tarn_device *d, bool writable, struct tarn_err *err)
+{
+	struct tarn_media_range whole = { 0, 0 };
+	uint64_t size = 0;
+	int ret;
+
+	memset(meta, 0, sizeof(*meta));
+	meta->mntfd = meta->dirfd = meta->fd = -1;
+	if (d->is_file)
+		ret = open_file(meta, d, writable, err);
+	else if (!writable && d->mounted_tarnfs)
+		ret = open_mounted(meta, d, &size, err);
+	else
+		ret = open_meta_mount(meta, d, writable, err);
+	if (!ret) {
+		if (!size)
+			size = meta->dev_size;
+		size = size / TARNFS_BLOCK * TARNFS_BLOCK;
+		whole.len = size;
+		if (size)
+			ret = tarn_media_map(&meta->media, meta->fd, size, &whole, writable ? 1 : 0);
+		else
+			ret = -ENOSPC;
+		if (ret)
+			tarn_fail(err, -ret, "%s: mapping %llu bytes: %s", d->path, (unsigned long long)size, strerror(-ret));
+	}
+	if (ret)
+		tarn_meta_close(meta);
+	return ret;
+}
+
+void tarn_meta_close(struct tarn_meta *meta)
+{
+	tarn_media_close(meta->media);
+	meta->media = NULL;
+	if (meta->sync)
+		fsync(meta->fd);
+	meta->sync = false;
+	if (meta->fd >= 0)
+		close(meta->fd);
+	if (meta->dirfd >= 0)
+		close(meta->dirfd);
+	if (meta->mntfd >= 0)
+		close(meta->mntfd);
+	meta->fd = meta->dirfd = meta->mntfd = -1;
+}

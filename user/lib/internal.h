@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * internal.h - what the files of libtarnfs share among themselves (and with
+ * their unit tests), and no command needs. Included first everywhere, since
+ * it asks for the GNU interfaces.
+ */
+#ifndef TARN_INTERNAL_H
+#define TARN_INTERNAL_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <endian.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tarn.h"
+
+#define TARN_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+static inline uint64_t tarn_round_up(uint64_t v, uint64_t align)
+{
+	return (v + align - 1) / align * align;
+}
+
+static inline bool tarn_all_zero(const void *buf, size_t len)
+{
+	const uint8_t *p = buf;
+
+	while (len--)
+		if (*p++)
+			return false;
+	return true;
+}
+
+/* ---- media.c ---- */
+/* write, write back, fence: when it returns the bytes are in memory */
+int tarn_media_store(struct tarn_media *m, uint64_t off, const void *buf, size_t len);
+
+/* ---- uuid.c ---- */
+uint64_t tarn_nonce(void);	/* random, never 0 */
+
+/* ---- host.c ---- */
+struct tarn_host_files {
+	const char *config;	/* /etc/tarnfs/host */
+	const char *machine_id;
+	const char *boot_id;
+};
+int tarn_host_id_from(struct tarn_host_id *id, const uint8_t fs_uuid[16],
+		      const struct tarn_host_files *files, struct tarn_err *err);
+
+/* ---- hostpage.c ---- */
+static inline uint64_t tarn_line_off(const struct tarn_super *sb, uint16_t page, unsigned int line)
+{
+	return sb->hosts_off + (uint64_t)page * sb->host_stride + line * TARNFS_LINE;
+}
+
+static inline uint64_t tarn_mirror_line_off(const struct tarn_super *sb, uint16_t page, unsigned int line)
+{
+	return sb->mirror_off + (uint64_t)page * sb->host_stride + line * TARNFS_LINE;
+}
+
+/* The media form of a line, its crc included (seed: fs uuid). */
+void tarn_identity_encode(struct tarnfs_identity *raw, const struct tarn_identity *id,
+			  uint16_t page, const uint8_t fs_uuid[16]);
+void tarn_control_encode(struct tarnfs_control *raw, const struct tarn_control *control,
+			 uint16_t page, const uint8_t fs_uuid[16]);
+/*
+ * The identity of a page, from its mirror if need be (then it counts as
+ * claimed), `bad` when from neither. Fails on nothing but misuse.
+ */
+int tarn_identity_read(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
+		       struct tarn_identity *id);
+/* -EAGAIN: another host's nonce stands in our page. -EUCLEAN: no copy of it is readable. */
+int tarn_own_nonce(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_claim *claim,
+		   struct tarn_err *err);
+static inline bool tarn_current_same(const struct tarn_current *a, const struct tarn_current *b)
+{
+	return a->generation == b->generation && a->host == b->host && a->slot == b->slot &&
+	       a->area_off == b->area_off && a->area_len == b->area_len;
+}
+/* One sentence part for each page that is not free, as far as the room goes. */
+void tarn_pages_text(char *out, size_t room, struct tarn_media *m, const struct tarn_super *sb,
+		     const struct tarn_identity *ids);
+
+/* ---- log.c ---- */
+uint64_t tarn_commit_word(const struct tarn_seed *seed, uint8_t slot, uint32_t units);
+void tarn_log_header_encode(struct tarnfs_log_header *raw, const struct tarn_log *log,
+			    uint64_t nonce, uint64_t time_sec);
+static inline uint64_t tarn_commit_off(const struct tarn_super *sb, const struct tarn_log *log)
+{
+	return tarn_line_off(sb, log->seed.host, TARNFS_LINE_COMMIT + log->slot);
+}
+/* NULL: no such type. */
+const char *tarn_rec_type_name(uint16_t type);
+/* 0, or -EINVAL: one component of 1..255 bytes, not "." or "..", no '/' or NUL */
+int tarn_name_check(const char *name, size_t len);
+
+/* ---- kernel.c ---- */
+/* dirfd and metafd stay the caller's; metafd may be -1 until there is one. */
+struct tarn_kernel *tarn_kernel_ioctl(int dirfd, int metafd, uint64_t hosts_off);
+void tarn_kernel_ioctl_meta(struct tarn_kernel *k, int metafd, uint64_t hosts_off);
+void tarn_kernel_ioctl_free(struct tarn_kernel *k);
+/* OPEN_META: a descriptor or a negative errno. */
+int tarn_kernel_open_meta(int dirfd, const struct tarn_media_range *writable, size_t count);
+/* STATUS; st->version is the module's also when -EPROTO (another version) is returned. */
+int tarn_kernel_status(int dirfd, struct tarnfs_status *st);
+
+/* ---- session.c ---- */
+/*
+ * The superblock still is the one this mount was made from, and our own page
+ * still holds our nonce; else SHUTDOWN and -ESTALE.
+ */
+int tarn_session_ours(struct tarn_session *s, struct tarn_err *err);
+
+/* ---- replay.c ---- */
+/* APPLY with what is the same in every call: version, generation, page, nonce, role. */
+void tarn_apply_args(const struct tarn_session *s, const struct tarn_log *log, struct tarnfs_apply *args);
+int tarn_at_end(struct tarn_session *s, struct tarn_err *err);
+/* Stops this mount for good and says why: -ESTALE. */
+int tarn_lost(struct tarn_session *s, struct tarn_err *err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#endif
