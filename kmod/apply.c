@@ -155,6 +155,8 @@ static long tarnfs_ioctl_open_meta(struct file *file, struct tarnfs_open_meta __
 		err = PTR_ERR(meta_file);
 		goto out_fd;
 	}
+	/* alloc_file_pseudo() takes no reference for fops.owner, and __fput() drops one */
+	__module_get(THIS_MODULE);
 	meta_file->f_mode |= TARNFS_FMODE | FMODE_LSEEK | FMODE_PREAD | FMODE_PWRITE;
 	meta_file->private_data = meta;
 
