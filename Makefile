@@ -29,9 +29,6 @@ strict := W=1 KCFLAGS=-Werror
 export WERROR
 endif
 
-DESTDIR ?=
-SBINDIR ?= /usr/sbin
-
 .PHONY: all user modules selftests unit check-unit sparse install modules_install clean help
 .DELETE_ON_ERROR:
 
@@ -81,9 +78,7 @@ sparse:
 	@if grep -E '^$(O)/sparse-$(name)/[^:]*:[0-9:]+ (warning|error):' $(O)/sparse-$(name)/log; then exit 1; fi
 
 install: user
-	install -d $(DESTDIR)$(SBINDIR)
-	find $(O)/user -maxdepth 1 -type f -perm -u+x -name '*tarnfs' \
-		-exec install -m 755 -t $(DESTDIR)$(SBINDIR) {} +
+	+$(call part,user,install)
 
 modules_install: modules
 	$(MAKE) -C $(kdir) M=$(O)/kmod-$(name) INSTALL_MOD_DIR=extra modules_install
@@ -95,7 +90,7 @@ help:
 	@echo "all              the tools and the module for the running kernel"
 	@echo "user             tarnfs, mkfs.tarnfs, mount.tarnfs, umount.tarnfs"
 	@echo "modules          tarnfs.ko for KERNEL=RELEASE, KDIR=FOLDER, or KVER=6.1|6.12 (a guest's kernel)"
-	@echo "install          the tools into \$$(DESTDIR)$(SBINDIR)"
+	@echo "install          the tools (DESTDIR=, PREFIX=)"
 	@echo "modules_install  tarnfs.ko into the kernel's module tree"
 	@echo "selftests        programs that run in guests"
 	@echo "unit, check-unit unit tests: built, run (CC=gcc|clang SAN=1)"

@@ -102,39 +102,30 @@ def report(where, result):
 
 # --- steps -----------------------------------------------------------------------------
 
-CMOCKA = re.compile(r"\[\s+(OK|FAILED|SKIPPED|PASSED)\s+\] (\S+)$")
-
-
 def unit(compiler):
-    """The unit tests, with sanitizers; they print TAP or cmocka's own lines."""
+    """The unit tests, with sanitizers: TAP of one program after the other, with headers."""
     name = f"unit-{compiler}"
     say(name)
-    code, lines = run(name, ["make", "-k", "check-unit", f"CC={compiler}", "SAN=1", "WERROR=1",
-                             f"O={BUILD}/{name}"],
-                      {"O": f"{BUILD}/{name}", "CMOCKA_MESSAGE_OUTPUT": "TAP", "MAKEFLAGS": ""})
+    code, lines = run(name, ["make", "-k", "check-unit", f"CC={compiler}", "SAN=1", "WERROR=1"])
+    programs = {}
+    current = None
     result = tap.Result()
     for line in lines:
-        line = line.strip()
-        found = CMOCKA.match(line)
-        point = tap.POINT.match(line)
-        if found:
-            kind = found.group(1)
-            result.passed += kind == "OK"
-            result.skipped += kind == "SKIPPED"
-            if kind == "FAILED" and not found.group(2).isdigit():
-                result.failures.append(line)
-        elif point and not line.startswith("ok:"):
-            if point.group(1):
-                result.failures.append(line)
-            elif tap.SKIP.search(point.group(3)):
-                result.skipped += 1
-            else:
-                result.passed += 1
-        elif "ERROR: AddressSanitizer" in line or "runtime error:" in line:
-            result.failures.append(line)
+        found = re.match(r"# (test_\w+)(: exit \d+)?$", line)
+        if found and not found.group(2):
+            current = programs.setdefault(found.group(1), [])
+        elif found or "ERROR: AddressSanitizer" in line or "runtime error:" in line:
+            result.failures.append(line.strip())
+        elif current is not None:
+            current.append(line)
+    for program, output in programs.items():
+        r = tap.parse(output)
+        result.passed += r.passed
+        result.skipped += r.skipped
+        result.failures += [f"{program}: {text}" for text in r.failures]
     if code and not result.failures:
         result.failures.append(f"exit status {code}")
-    if not result.passed and not result.failures:
+    if not programs:
         result.failures.append("no test ran")
     if not report(name, result):
         show(lines[-25:])
@@ -261,10 +252,17 @@ def main():
     if not a.only and not single:
         COUNT.one("selftests", "there are no guest tests")
 
+    runner = [x for x in sorted(os.listdir(f"{TOP}/selftests/runner")) if x.startswith("t_")]
+    # scripts that test on this machine, without a guest: selftests/NAME/run.sh
+    local = [x for x in sorted(os.listdir(f"{TOP}/selftests"))
+             if os.access(f"{TOP}/selftests/{x}/run.sh", os.X_OK) and wanted(f"local-{x}")]
+
     jobs = []
     for compiler in "gcc", "clang":
         if wanted(f"unit-{compiler}"):
             jobs.append(lambda c=compiler: unit(c))
+    for x in local:
+        jobs.append(lambda x=x: host_tests(f"local-{x}", f"{TOP}/selftests/{x}/run.sh"))
     for k in kernels:
         if wanted(f"sparse-{k}"):
             jobs.append(lambda k=k: step(f"sparse-{k}", ["make", "sparse", f"KVER={k}"]))
@@ -282,9 +280,9 @@ def main():
             guests("two-hosts", ["6.12", "6.1"], double)
         else:
             COUNT.one("two-hosts", "a module is missing")
-    for script in sorted(os.listdir(f"{TOP}/selftests/runner")):
-        if script.startswith("t_") and wanted(f"runner {script}"):
-            host_tests(f"runner {script}".replace(" ", "-"), f"{TOP}/selftests/runner/{script}")
+    for script in runner:
+        if wanted(f"runner {script}"):
+            host_tests(f"runner-{script}", f"{TOP}/selftests/runner/{script}")
 
     if not a.only:
         with open(f"{TOP}/selftests/minimum", encoding="ascii") as f:
