@@ -28,7 +28,7 @@ field() {
 	sed -n "s/^  $1  *//p"
 }
 
-plan 117
+plan 183
 
 # ---- help, versions, unknown options ----
 for c in mkfs.tarnfs mount.tarnfs umount.tarnfs tarnfs; do
@@ -116,11 +116,18 @@ yes "... and has not touched it" e2fsck -fn i
 yes "mkfs --force over an ext2" mkfs.tarnfs -f i
 no "... of which nothing is left" sh -c 'blkid -p i | grep -q ext2'
 image i 64M
-# a GPT has a second header at the end
-printf 'label: gpt\n2048,1000\n' | sfdisk -q i >/dev/null 2>&1
-refuse "mkfs refuses a partition table" 1 "signature of 'gpt'" mkfs.tarnfs i
+# a partition table of the DOS kind, one entry
+printf '\200\001\001\000\203\376\377\377\000\010\000\000\000\100\000\000' | dd of=i bs=1 seek=446 conv=notrunc 2>/dev/null
+printf '\125\252' | dd of=i bs=1 seek=510 conv=notrunc 2>/dev/null
+refuse "mkfs refuses a partition table" 1 "signature of 'dos'" mkfs.tarnfs i
 yes "mkfs --force over it" mkfs.tarnfs -f i
-same "... wipes its copy at the end too" "" "$(tail -c 512 i | tr -d '\0')"
+image i 64M
+# a RAID that keeps its signature at the end
+printf 'Intel Raid ISM Cfg Sig. 1.0.00' | dd of=i bs=1 seek=$((67108864 - 1024)) conv=notrunc 2>/dev/null
+refuse "mkfs refuses what stands at the end" 1 "signature of 'isw_raid_member'" mkfs.tarnfs i
+yes "mkfs --force over it" mkfs.tarnfs -f i
+no "... wipes it there" sh -c 'tail -c 1024 i | grep -q "Intel Raid"'
+yes "... and the next mkfs finds none" sh -c 'mkfs.tarnfs -f i 2>&1 | grep -c signature | grep -q "^0$"'
 # the superblock damaged: still a tarnfs
 printf 'x' | dd of=i bs=1 seek=100 conv=notrunc 2>/dev/null
 refuse "mkfs refuses a tarnfs with one damaged superblock" 1 "tarnfs.*--force" mkfs.tarnfs i
@@ -136,5 +143,71 @@ for c in "tarnfs --help" "tarnfs log i" "tarnfs status i" "tarnfs version" "mkfs
 	refuse "$c to a closed descriptor is exit 1" 1 "standard output" sh -c "$c >&-"
 done
 refuse "... and the image is whole" 0 "checkpoint-end" tarnfs log i
+
+# ---- cp, mkdir, ln, creat over a plain directory ----
+# fake.c stands in for libtarnfs: what cp itself decides, also when space, log or names run out
+cmd=$here/../../user/cmd
+yes "the commands build over the fake" "${CC:-gcc}" -g -O1 -no-pie -fsanitize=address,undefined \
+	-Wl,--unresolved-symbols=ignore-all -o "$work/fake" "$here/fake.c" \
+	"$cmd/tarnfs.c" "$cmd/cp.c" "$cmd/creat.c" "$cmd/mkdir.c" "$cmd/ln.c" "$cmd/common.c"
+fake=$work/fake
+r=$work/root
+export FAKE_ROOT="$r"
+mkdir "$r" src
+make_tree src/tree
+refuse "cp -r" 0 "^16 files, 5 directories, 2 symlinks, 12595420 bytes" "$fake" cp -r src/tree "$r/copy"
+same "... contents" "$(sums src/tree)" "$(sums "$r/copy")"
+# directories' mtimes change here as names are put into them, and in a tarnfs they do not
+same "... all else" "$(describe src/tree | sed 's/^\(d [0-9]*\) [0-9.]*/\1/')" \
+	"$(describe "$r/copy" | sed 's/^\(d [0-9]*\) [0-9.]*/\1/')"
+refuse "again: all exist" 1 "^0 files, 0 directories" "$fake" cp -r src/tree/. "$r/copy"
+refuse "a tree on itself" 1 "contains the destination" "$fake" cp -r "$r" "$r/copy"
+refuse "all there is" 1 "contains the destination" "$fake" cp -r / "$r/copy"
+yes "cp -r . to a new name" sh -c "cd src && '$fake' cp -r . '$r/dot'"
+same "... contents" "$(sums src)" "$(sums "$r/dot")"
+mkdir many
+(cd many && seq 1 2500 | while read -r n; do echo "$n" >"$n"; done)
+refuse "2,500 files" 0 "^2500 files, 1 directories" "$fake" cp -r many "$r"
+same "... contents" "$(sums many)" "$(sums "$r/many")"
+refuse "the log is full half-way: what was committed stays" 1 "^999 files" env FAKE_LOG=1500 "$fake" cp -r many "$r/many2"
+same "... 999 of them" 999 "$(find "$r/many2" -type f | wc -l)"
+mkdir -p a/t b/t
+echo 1 >a/t/1
+echo 2 >b/t/2
+echo 3 >b/t/1
+refuse "two sources of one name are merged" 1 "^2 files, 1 directories" "$fake" cp -r a/t b/t "$r"
+same "... the first wins" "1 2" "$(cat "$r/t/1" "$r/t/2" | tr '\n' ' ' | sed 's/ $//')"
+refuse "no space for all of them: those that fit" 1 "^13 files, 5 directories, 2 symlinks" \
+	env FAKE_SPACE=5000000 "$fake" cp -r src/tree "$r/space"
+mkdir -p "$r/race1" "$r/race2/tree/deep"
+refuse "a file that another process creates meanwhile" 1 "^15 files, 4 directories" \
+	env FAKE_RACE=size-64 "$fake" cp -r src/tree/. "$r/race1"
+refuse "a directory that another process creates meanwhile" 0 "^16 files, 2 directories" \
+	env FAKE_RACE=er "$fake" cp -r src/tree "$r/race2"
+same "... contents" "$(sums src/tree)" "$(sums "$r/race2/tree")"
+refuse "... the top one" 0 "^16 files, 4 directories" env FAKE_RACE=race3 "$fake" cp -r src/tree "$r/race3"
+mkfifo src/fifo
+refuse "a fifo is skipped, the rest copied" 1 "^16 files, 6 directories" "$fake" cp -r src "$r/fifo"
+rm src/fifo
+dd if=/dev/zero of=grow bs=1M count=200 2>/dev/null
+(while sleep 0.01; do echo x >>grow; done) &
+writer=$!
+refuse "a source that grows is not copied, the rest is" 1 "^1 files" sh -c "'$fake' cp grow src/tree/size-64 '$r' 2>/dev/null"
+kill $writer
+no "... is not there" test -e "$r/grow"
+refuse "one of /proc, whose size lies" 1 "more than the 0 bytes" "$fake" cp /proc/version "$r"
+yes "mkdir -p" "$fake" mkdir -p "$r/m/n/o" "$r/m/n/p"
+same "... parents first" "m m/n m/n/o m/n/p" "$(cd "$r" && find m | sort | tr '\n' ' ' | sed 's/ $//')"
+refuse "mkdir over a name" 1 "exists" "$fake" mkdir "$r/m"
+refuse "mkdir -p with .. behind what is not there" 1 "." "$fake" mkdir -p "$r/m/zz/../y"
+yes "ln -s" "$fake" ln -s target "$r/m"
+same "... reads" target "$(readlink "$r/m/target")"
+yes "creat" "$fake" creat -s 10 -m 600 "$r/m/f1" "$r/m/f2"
+same "... size and mode" "10 600" "$(stat -c '%s %a' "$r/m/f2")"
+refuse "creat: one exists, none is created" 1 "exists" "$fake" creat "$r/m/f3" "$r/m/f2"
+no "... none" test -e "$r/m/f3"
+refuse "cp -v names both sides" 0 "src/tree/size-4097 -> $r/m/size-4097" "$fake" cp -v src/tree/size-4097 "$r/m"
+refuse "cp follows a link that it is given" 0 "^1 files" "$fake" cp src/tree/deep/link "$r/m/followed"
+refuse "cp -r does not" 0 "1 symlinks" "$fake" cp -r src/tree/deep/link "$r/m/link"
 
 finish

@@ -760,7 +760,7 @@ static void copy_operand(struct copy *c, const char *source, const char *dest_di
 	struct stat st;
 
 	if (split_path(source, &parent, &name)) {
-		/* ".", "..", "/": what is in it goes into the destination itself */
+		/* ".", "..", "/": what is in it goes into the destination itself, or is the new name */
 		flush_batch(c);
 		top = new_dir(c, NULL, source, dest_dir);
 		top->ino = dest_ino;
@@ -771,7 +771,7 @@ static void copy_operand(struct copy *c, const char *source, const char *dest_di
 		else if (is_above_dest(c, &st))
 			fail(c, top, NULL, "is or contains the destination; skipped");
 		else if (new_name)
-			fail(c, top, NULL, "needs a destination that exists");
+			take(c, top, ".", new_name, false);
 		else
 			c->stack = top;
 		walk_stack(c);

@@ -321,13 +321,14 @@ static int take_page(const struct options *o, struct tarn_session *s, struct tar
 	struct tarn_host_id id;
 	bool again, settle;
 	uint16_t page;
-	int ret, tries;
+	int ret, tries, wanted;
 
 	ret = tarn_host_id(&id, s->sb.uuid, err);
 	if (ret)
 		return ret;
+	wanted = o->host >= 0 ? o->host : id.page;
 	for (tries = 0; tries < CLAIM_TRIES; tries++) {
-		ret = tarn_claim_choose(s->media, &s->sb, &id, o->host, &page, &again, &settle, err);
+		ret = tarn_claim_choose(s->media, &s->sb, &id, wanted, &page, &again, &settle, err);
 		if (ret)
 			return ret;
 		ret = check_role(o, s, page, err);

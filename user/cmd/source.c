@@ -49,7 +49,7 @@ int source_open(struct source *s, const char *path, struct tarn_err *err)
 	ret = tarn_super_read(&s->own_sb, s->meta.media, s->meta.dev_size, err);
 	if (ret) {
 		tarn_meta_close(&s->meta);
-		return tarn_fail_prefix(err, ret, "%s", shown(s->device.path));
+		return tarn_fail_prefix(err, ret, "%s: ", shown(s->device.path));
 	}
 	s->media = s->meta.media;
 	s->sb = &s->own_sb;
