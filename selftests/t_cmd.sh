@@ -36,12 +36,17 @@ killed_at() {
 	[ $? = 137 ]
 }
 
-plan 119
+plan 143
 
 # ---- before anything is there ----
 dd if=/dev/zero of="$work/zero" bs=1M count=1 2>/dev/null
 refuse "umount of nothing" 32 "nothing is mounted" umount.tarnfs "$m"
+busybox mke2fs $dev >/dev/null 2>&1
+sync
+refuse "mkfs refuses an ext2 on the device" 1 "signature of 'ext2'" mkfs.tarnfs --hosts-fenced $dev
+yes "... which is whole" sh -c "blkid -p $dev | grep -q ext2"
 yes "mkfs on the device" mkfs.tarnfs -f --hosts-fenced -L 'one host' $dev
+no "... nothing of the ext2 is left" sh -c "blkid -p $dev | grep -q ext2"
 refuse "mkfs refuses it the second time" 1 "label one host.*--force" mkfs.tarnfs $dev
 refuse "log of a device that is not mounted" 0 "checkpoint-end" tarnfs log $dev
 refuse "status of a device that is not mounted" 0 "^mounted  *not on this host" tarnfs status $dev
@@ -131,6 +136,10 @@ refuse "cp from tarnfs to tarnfs" 0 "^17 files" tarnfs cp -r "$m/copy" "$m/again
 same "... contents" "$(sums "$m/copy")" "$(sums "$m/again")"
 refuse "cp of a file of /proc, whose size lies" 1 "more than the 0 bytes" tarnfs cp /proc/version "$m/version"
 no "... is not there" test -e "$m/version"
+truncate -s 8G "$work/huge"
+refuse "cp of a file that does not fit says what is needed and free; the rest is copied" 1 \
+	"needed in one piece 8589934592 bytes, free [0-9]*, largest" tarnfs cp "$work/huge" "$tree/size-65" "$m/d"
+yes "... the rest" cmp "$tree/size-65" "$m/d/size-65"
 (cd "$work" && make_deep deep)
 refuse "cp of a path of 6,000 bytes" 0 "^1 files, 32 directories" tarnfs cp -r "$work/deep" "$m"
 same "... is there" 1 "$(find "$m/deep" -type f -size 5c | wc -l)"
@@ -186,6 +195,43 @@ done
 yes "the next cp goes on" tarnfs cp -r "$tree" "$m/kill-mid-copy"
 same "... contents" "$(sums "$tree")" "$(sums "$m/kill-mid-copy")"
 same "no space stays reserved" "" "$(value reserved)$(value limbo)"
+
+# ---- a log that is damaged ----
+at=$(tarnfs log "$m" | grep 'name="renamed"' | cut -d ' ' -f 1)
+yes "umount" umount "$m"
+dd if=$dev of="$work/record" bs=1 skip="$at" count=64 2>/dev/null
+printf x | dd of=$dev bs=1 seek=$((at + 50)) conv=notrunc,fsync 2>/dev/null
+refuse "a mount of a damaged log names the offset" 32 "offset $(printf '0x%x' "$at")" mount -t tarnfs $dev "$m"
+no "... and nothing is mounted" mounted
+refuse "... and the page is bound" 0 "^ *0 *bound" tarnfs status "$dev"
+refuse "... and log prints what is before and fails" 1 "name=\"a\"" tarnfs log $dev
+dd if="$work/record" of=$dev bs=1 seek="$at" conv=notrunc,fsync 2>/dev/null
+yes "mended, it is mounted" mount -t tarnfs $dev "$m"
+
+# ---- other namespaces ----
+unshare -m --propagation private sleep 1000 &
+other=$!
+sleep 1
+refuse "umount while another namespace has it" 0 "stays claimed.*harmless" umount "$m"
+no "... is gone here" mounted
+refuse "... and nothing but it can have the device" 1 "in use" mkfs.tarnfs -f $dev
+refuse "... nor mount it" 32 "in use\|mounted" mount -t tarnfs $dev "$m"
+kill $other
+wait $other 2>/dev/null
+yes "when that is gone, mount" mount -t tarnfs $dev "$m"
+yes "umount by the device's name" umount.tarnfs $dev
+unshare -m --propagation private sleep 1000 &
+other=$!
+sleep 1
+yes "mount -N in a namespace" mount -N $other -t tarnfs $dev "$m"
+no "... is not here" mounted
+yes "... but there" grep -q " $m tarnfs " "/proc/$other/mounts"
+yes "umount -N" umount -N $other "$m"
+no "... is gone there" grep -q " $m tarnfs " "/proc/$other/mounts"
+refuse "... and the page bound" 0 "^ *0 *bound" tarnfs status $dev
+kill $other
+wait $other 2>/dev/null
+yes "mount" mount -t tarnfs $dev "$m"
 
 # ---- a mount that was not let go ----
 umount -i "$m"

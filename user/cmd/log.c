@@ -25,37 +25,6 @@ static void usage(void)
 	       "printed), 2 wrong usage.\n");
 }
 
-static const char *type_text(const struct tarn_rec *rec, char unknown[16])
-{
-	switch (rec->type) {
-	case TARNFS_REC_DIRECTORY:
-		return "directory";
-	case TARNFS_REC_FILE:
-		return "file";
-	case TARNFS_REC_SYMLINK:
-		return "symlink";
-	case TARNFS_REC_UNLINK:
-		return "unlink";
-	case TARNFS_REC_RENAME:
-		return "rename";
-	case TARNFS_REC_SETATTR:
-		return "setattr";
-	case TARNFS_REC_RECLAIM:
-		return "reclaim";
-	case TARNFS_REC_PENDING_FREE:
-		return "pending-free";
-	case TARNFS_REC_HOST:
-		return "host";
-	case TARNFS_REC_DATA_END:
-		return "data-end";
-	case TARNFS_REC_CHECKPOINT_END:
-		return "checkpoint-end";
-	default:
-		snprintf(unknown, 16, "type-%u", rec->type);
-		return unknown;
-	}
-}
-
 static void print_node(const struct tarn_rec *rec)
 {
 	char *name = printable(rec->name ? rec->name : "", rec->name_len), *target;
@@ -80,12 +49,16 @@ static void print_node(const struct tarn_rec *rec)
 
 static int print_record(void *arg, const struct tarn_rec *rec)
 {
-	char unknown[16], uuid[37];
+	const char *type = tarn_rec_type_name(rec->type);
+	char uuid[37];
 
 	(void)arg;
-	printf("%llu %s%llu %s", (unsigned long long)rec->off,
-	       rec->flags & TARNFS_RECORD_CKPT ? "c" : "", (unsigned long long)rec->seq,
-	       type_text(rec, unknown));
+	printf("%llu %s%llu ", (unsigned long long)rec->off,
+	       rec->flags & TARNFS_RECORD_CKPT ? "c" : "", (unsigned long long)rec->seq);
+	if (type)
+		printf("%s", type);
+	else
+		printf("type-%u", rec->type);
 	switch (rec->type) {
 	case TARNFS_REC_DIRECTORY:
 	case TARNFS_REC_FILE:
@@ -104,7 +77,8 @@ static int print_record(void *arg, const struct tarn_rec *rec)
 		       rec->hosts, rec->others);
 		break;
 	default:
-		printf(" ino=%llu", (unsigned long long)rec->ino);
+		/* of a newer tarnfs, or of a type that is not built yet: how long it is, is known */
+		printf(" units=%u", rec->units);
 		break;
 	}
 	if (rec->batch_index || rec->batch_left)

@@ -94,8 +94,6 @@ static inline uint64_t tarn_commit_off(const struct tarn_super *sb, const struct
 {
 	return tarn_line_off(sb, log->seed.host, TARNFS_LINE_COMMIT + log->slot);
 }
-/* NULL: no such type. */
-const char *tarn_rec_type_name(uint16_t type);
 /* 0, or -EINVAL: one component of 1..255 bytes, not "." or "..", no '/' or NUL */
 int tarn_name_check(const char *name, size_t len);
 

@@ -217,6 +217,8 @@ struct tarn_seed {		/* of CRCs in one log */
 };
 /* Types whose fields are decoded: the others of version 1 are known by name and length alone. */
 bool tarn_rec_built(uint16_t type);
+/* "file", "checkpoint-end"...; NULL: no such type in version 1. */
+const char *tarn_rec_type_name(uint16_t type);
 /* Units the record takes. */
 uint32_t tarn_rec_units(const struct tarn_rec *rec);
 /* Encodes into buf (units * 64 bytes). -EINVAL for what could not be decoded again. */
