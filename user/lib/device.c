@@ -171,8 +171,9 @@ static int create_failed(int fsfd, const char *device, const char *doing, int co
 	kernel_text(fsfd, text, sizeof(text));
 	if (code == EBUSY && !tarn_device_find(&d, device, NULL) && d.mounted_on[0])
 		return tarn_fail(err, EBUSY, "%s is mounted on %s: umount it first", device, d.mounted_on);
-	if (text[0])
-		return tarn_fail(err, code, "%s: %s", device, text);
+	if (text[0])	/* most of the kernel's messages name the device themselves */
+		return strstr(text, device) ? tarn_fail(err, code, "%s", text) :
+					      tarn_fail(err, code, "%s: %s", device, text);
 	switch (code) {
 	case EBUSY:
 		return tarn_fail(err, code, "%s is in use: by a mount in another namespace, or by something else that "

@@ -378,10 +378,10 @@ int tarn_claim_choose(struct tarn_media *m, const struct tarn_super *sb, const s
 	}
 	tarn_pages_text(pages, sizeof(pages), m, sb, ids);
 	if (wanted >= 0)
-		return tarn_fail(err, EUSERS, "host=%d: that host page is another host's; %s: choose a free one with -o host=N",
+		return tarn_fail(err, EUSERS, "host=%d: that host page is another host's: %s; choose a free one with -o host=N",
 				 wanted, pages);
 	return tarn_fail(err, EUSERS,
-			 "no host page is free; %s: let a host leave (umount does not free its page), or make the file system with more (mkfs.tarnfs --hosts)",
+			 "no host page is free: %s; give this host the uuid of one that is gone for good (a line uuid= in /etc/tarnfs/host), or make the file system with more pages (mkfs.tarnfs --hosts)",
 			 pages);
 }
 
