@@ -16,19 +16,19 @@
 #define TARN_NO_PAGE	0xffff
 #define TARN_INO_END	(TARNFS_SEQ_MAX + 1)	/* inode numbers end below 2^63 */
 
-#define TARN_CREATED	TARN_NODE_DEAD		/* tarn_undo.was: there was no node */
+#define TARN_CREATED	TARN_NODE_DEAD	/* tarn_undo.was: there was no node */
 
 _Static_assert(sizeof(struct tarn_node) + 40 <= TARN_NODE_BYTES, "room for a short name");
 
 /* What one operation of a batch did, for a batch that must not leave a trace. */
 struct tarn_undo {
 	struct tarn_node	*node;		/* NULL: nothing to undo */
-	struct list_head	*prev;		/* node's place in its set or limbo; NULL: in none */
+	struct list_head	*prev;		/* its place in a set or limbo; NULL: in none */
 	union {
 		struct tarn_set	*set;
 		u64		limbo_epoch;
 	};
-	u8			was;		/* its enum tarn_node_state, or TARN_CREATED */
+	u8			was;		/* its state, or TARN_CREATED */
 };
 
 /* ---- hashes ------------------------------------------------------------- */
@@ -215,9 +215,10 @@ static struct tarn_extent *tarn_extent_slot(const struct tarn_tree *tree, u64 of
 {
 	struct tarn_extent *next;
 
-	if (off < tree->data_start || off >= tree->data_end || len > tree->data_end - off)
+	if (off >= tree->data_end || len > tree->data_end - off)
 		return NULL;
 	next = tarn_extent_from(tree, off);
+	/* the lowest gap begins at data_start */
 	if (next->off - next->gap > off || next->off - off < len)
 		return NULL;
 	return next;
@@ -328,10 +329,10 @@ struct tarn_node *tarn_node_at(struct tarn_tree *tree, u64 off)
 
 		if (off < ext->off)
 			rb = rb->rb_left;
-		else if (off - ext->off < ext->len)
-			return container_of(ext, struct tarn_node, extent);
-		else
+		else if (off - ext->off >= ext->len)
 			rb = rb->rb_right;
+		else
+			return container_of(ext, struct tarn_node, extent);
 	}
 	return NULL;
 }
@@ -425,7 +426,7 @@ static void tarn_node_to_limbo(struct tarn_tree *tree, struct tarn_node *node)
 {
 	tree->reserved_bytes -= node->extent.len;
 	tree->limbo_bytes += node->extent.len;
-	node->state = TARN_NODE_LIMBO;
+	WRITE_ONCE(node->state, TARN_NODE_LIMBO);
 	node->limbo_epoch = tree->epoch;
 	list_add_tail(&node->set_link, &tree->limbo);
 }
@@ -764,7 +765,7 @@ static void tarn_count(struct tarn_tree *tree, const struct tarn_node *node, int
 static void tarn_node_go_live(struct tarn_tree *tree, struct tarn_node *node,
 			      const struct tarnfs_op *op)
 {
-	node->state = TARN_NODE_LIVE;
+	WRITE_ONCE(node->state, TARN_NODE_LIVE);
 	node->mtime_sec = op->mtime_sec;
 	node->mtime_nsec = op->mtime_nsec;
 	node->uid = op->uid;
@@ -961,7 +962,7 @@ static void tarn_op_undo(struct tarn_tree *tree, const struct tarn_undo *undo)
 	node->gid = 0;
 	node->mode = 0;
 	node->file_flags = 0;
-	node->state = undo->was;
+	WRITE_ONCE(node->state, undo->was);
 	if (undo->was == TARN_NODE_LIMBO) {
 		node->limbo_epoch = undo->limbo_epoch;
 		tree->limbo_bytes += node->extent.len;
@@ -1042,7 +1043,7 @@ static void tarn_limbo_empty(struct tarn_tree *tree, u64 epoch)
 		list_del(&node->set_link);
 		tarn_ino_remove(tree, node);
 		tree->limbo_bytes -= node->extent.len;
-		node->state = TARN_NODE_DEAD;
+		WRITE_ONCE(node->state, TARN_NODE_DEAD);
 		tarn_node_release(tree, node);
 		cond_resched();
 	}
@@ -1157,7 +1158,8 @@ static void tarn_node_destroy(void *ptr, void *arg)
 	struct tarn_node *node = ptr;
 
 	WARN_ON_ONCE(node->users);
-	tarn_node_free(node);
+	/* a path walk under RCU may still look at it, umount or not */
+	call_rcu(&node->rcu, tarn_node_free_rcu);
 }
 
 void tarn_tree_destroy(struct tarn_tree *tree)
@@ -1170,13 +1172,13 @@ void tarn_tree_destroy(struct tarn_tree *tree)
 	INIT_LIST_HEAD(&tree->limbo);
 }
 
-#define TARN_VERIFY(cond)					\
-	do {							\
-		if (!(cond)) {					\
-			*why = "does not hold: " #cond;		\
-			return -EUCLEAN;			\
-		}						\
-	} while (0)
+static bool tarn_does_not_hold(const char **why, const char *what)
+{
+	*why = what;
+	return true;
+}
+
+#define TARN_BROKEN(cond)	(!(cond) && tarn_does_not_hold(why, "does not hold: " #cond))
 
 static int tarn_verify_extents(struct tarn_tree *tree, u64 *reserved_nodes, u64 *live_extents,
 			       const char **why)
@@ -1189,33 +1191,39 @@ static int tarn_verify_extents(struct tarn_tree *tree, u64 *reserved_nodes, u64 
 		const struct tarn_node *node = container_of(ext, struct tarn_node, extent);
 		u64 gap, huge, small;
 
-		TARN_VERIFY(ext->off >= end);
-		TARN_VERIFY(ext->gap == ext->off - end);
+		if (TARN_BROKEN(ext->off >= end) ||
+		    TARN_BROKEN(ext->gap == ext->off - end))
+			return -EUCLEAN;
 		tarn_extent_maxima(ext, &gap, &huge, &small);
-		TARN_VERIFY(ext->max_gap == gap);
-		TARN_VERIFY(ext->max_huge == huge);
-		TARN_VERIFY(ext->max_small == small);
+		if (TARN_BROKEN(ext->max_gap == gap) ||
+		    TARN_BROKEN(ext->max_huge == huge) ||
+		    TARN_BROKEN(ext->max_small == small))
+			return -EUCLEAN;
 		if (ext == &tree->end) {
-			TARN_VERIFY(ext->off == tree->data_end && !ext->len);
-			TARN_VERIFY(!rb_next(rb));
+			if (TARN_BROKEN(ext->off == tree->data_end && !ext->len) ||
+			    TARN_BROKEN(!rb_next(rb)))
+				return -EUCLEAN;
 			break;
 		}
-		TARN_VERIFY(ext->len && !(ext->len & (TARNFS_BLOCK - 1)));
-		TARN_VERIFY(!(ext->off & (TARNFS_BLOCK - 1)));
-		TARN_VERIFY(node->type == TARNFS_TYPE_FILE);
-		TARN_VERIFY(node->size && ext->len == round_up(node->size, (u64)TARNFS_BLOCK));
-		TARN_VERIFY(node->size < TARNFS_HUGE || !(ext->off & (TARNFS_HUGE - 1)));
-		TARN_VERIFY(tarn_node_at(tree, ext->off) == node);
-		TARN_VERIFY(tarn_node_at(tree, ext->off + ext->len - 1) == node);
-		if (node->state != TARN_NODE_DEAD)
-			TARN_VERIFY(tarn_find(tree, node->ino) == node);
+		if (TARN_BROKEN(ext->len && !(ext->len & (TARNFS_BLOCK - 1))) ||
+		    TARN_BROKEN(!(ext->off & (TARNFS_BLOCK - 1))) ||
+		    TARN_BROKEN(node->type == TARNFS_TYPE_FILE) ||
+		    TARN_BROKEN(node->size) ||
+		    TARN_BROKEN(ext->len == round_up(node->size, (u64)TARNFS_BLOCK)) ||
+		    TARN_BROKEN(node->size < TARNFS_HUGE || !(ext->off & (TARNFS_HUGE - 1))) ||
+		    TARN_BROKEN(tarn_node_at(tree, ext->off) == node) ||
+		    TARN_BROKEN(tarn_node_at(tree, ext->off + ext->len - 1) == node) ||
+		    TARN_BROKEN((tarn_find(tree, node->ino) == node) ==
+				(node->state != TARN_NODE_DEAD)))
+			return -EUCLEAN;
 		switch (node->state) {
 		case TARN_NODE_RESERVED:
-			TARN_VERIFY(node->flags & TARN_NODE_MADE_HERE);
-			TARN_VERIFY(node->set || node->users);
-			TARN_VERIFY(list_empty(&node->set_link) == !node->set);
-			TARN_VERIFY(!node->name_len && node->name == node->inline_name);
-			TARN_VERIFY(!node->parent && node->ino < tree->next_ino);
+			if (TARN_BROKEN(node->flags & TARN_NODE_MADE_HERE) ||
+			    TARN_BROKEN(node->set || node->users) ||
+			    TARN_BROKEN(list_empty(&node->set_link) == !node->set) ||
+			    TARN_BROKEN(!node->name_len && node->name == node->inline_name) ||
+			    TARN_BROKEN(!node->parent && node->ino < tree->next_ino))
+				return -EUCLEAN;
 			reserved += ext->len;
 			++*reserved_nodes;
 			break;
@@ -1226,15 +1234,17 @@ static int tarn_verify_extents(struct tarn_tree *tree, u64 *reserved_nodes, u64 
 			++*live_extents;
 			break;
 		default:
-			TARN_VERIFY(node->users);
+			if (TARN_BROKEN(node->users))
+				return -EUCLEAN;
 		}
 		used += ext->len;
 		end = tarn_extent_end(ext);
 	}
-	TARN_VERIFY(rb == &tree->end.rb);
-	TARN_VERIFY(tree->free_bytes == tree->data_end - tree->data_start - used);
-	TARN_VERIFY(tree->reserved_bytes == reserved);
-	TARN_VERIFY(tree->limbo_bytes == limbo);
+	if (TARN_BROKEN(rb == &tree->end.rb) ||
+	    TARN_BROKEN(tree->free_bytes == tree->data_end - tree->data_start - used) ||
+	    TARN_BROKEN(tree->reserved_bytes == reserved) ||
+	    TARN_BROKEN(tree->limbo_bytes == limbo))
+		return -EUCLEAN;
 	return 0;
 }
 
@@ -1244,44 +1254,53 @@ static int tarn_verify_limbo(struct tarn_tree *tree, u64 *nodes, const char **wh
 	u64 epoch = 0, bytes = 0;
 
 	list_for_each_entry(node, &tree->limbo, set_link) {
-		TARN_VERIFY(node->state == TARN_NODE_LIMBO);
-		TARN_VERIFY(node->limbo_epoch >= epoch && node->limbo_epoch <= tree->epoch);
+		if (TARN_BROKEN(node->state == TARN_NODE_LIMBO) ||
+		    TARN_BROKEN(node->limbo_epoch >= epoch && node->limbo_epoch <= tree->epoch))
+			return -EUCLEAN;
 		epoch = node->limbo_epoch;
-		TARN_VERIFY(tarn_find(tree, node->ino) == node);
-		TARN_VERIFY(!node->name_len && !node->parent && node->extent.len);
+		if (TARN_BROKEN(tarn_find(tree, node->ino) == node) ||
+		    TARN_BROKEN(!node->name_len && !node->parent && node->extent.len))
+			return -EUCLEAN;
 		bytes += node->extent.len;
 		++*nodes;
 	}
-	TARN_VERIFY(bytes == tree->limbo_bytes);
+	if (TARN_BROKEN(bytes == tree->limbo_bytes))
+		return -EUCLEAN;
 	return 0;
 }
 
 static int tarn_verify_node(struct tarn_tree *tree, const struct tarn_node *node,
 			    const struct tarn_node *parent, const char **why)
 {
-	TARN_VERIFY(node->state == TARN_NODE_LIVE);
-	TARN_VERIFY(node->parent == parent);
-	TARN_VERIFY(tarn_find(tree, node->ino) == node);
-	TARN_VERIFY(node->name[node->name_len] == '\0');
-	TARN_VERIFY(node->ino < tree->committed_ino && node->ino < tree->next_ino);
+	if (TARN_BROKEN(node->state == TARN_NODE_LIVE) ||
+	    TARN_BROKEN(node->parent == parent) ||
+	    TARN_BROKEN(tarn_find(tree, node->ino) == node) ||
+	    TARN_BROKEN(node->name[node->name_len] == '\0') ||
+	    TARN_BROKEN(node->ino < tree->committed_ino && node->ino < tree->next_ino))
+		return -EUCLEAN;
 	if (node != parent) {
-		TARN_VERIFY(!tarn_name_check(node->name, node->name_len));
-		TARN_VERIFY(tarn_lookup(tree, parent, node->name, node->name_len) == node);
+		if (TARN_BROKEN(!tarn_name_check(node->name, node->name_len)) ||
+		    TARN_BROKEN(tarn_lookup(tree, parent, node->name, node->name_len) == node))
+			return -EUCLEAN;
 	}
 	switch (node->type) {
 	case TARNFS_TYPE_DIRECTORY:
-		TARN_VERIFY(!node->size && !node->extent.len);
+		if (TARN_BROKEN(!node->size && !node->extent.len))
+			return -EUCLEAN;
 		break;
 	case TARNFS_TYPE_FILE:
-		TARN_VERIFY(!node->set);
-		TARN_VERIFY(!node->size == !node->extent.len);
+		if (TARN_BROKEN(!node->set) ||
+		    TARN_BROKEN(!node->size == !node->extent.len))
+			return -EUCLEAN;
 		break;
 	case TARNFS_TYPE_SYMLINK:
-		TARN_VERIFY(node->size && node->target && strlen(node->target) == node->size);
-		TARN_VERIFY(!node->extent.len);
+		if (TARN_BROKEN(node->size && node->target && strlen(node->target) == node->size) ||
+		    TARN_BROKEN(!node->extent.len))
+			return -EUCLEAN;
 		break;
 	default:
-		TARN_VERIFY(false);
+		if (TARN_BROKEN(false))
+			return -EUCLEAN;
 	}
 	return 0;
 }
@@ -1303,7 +1322,8 @@ static int tarn_verify_children(struct tarn_tree *tree, const struct tarn_node *
 	for (rb = rb_first(&dir->children); rb; rb = rb_next(rb)) {
 		const struct tarn_node *node = rb_entry(rb, struct tarn_node, dir_rb);
 
-		TARN_VERIFY(node->ino > last);
+		if (TARN_BROKEN(node->ino > last))
+			return -EUCLEAN;
 		last = node->ino;
 		err = tarn_verify_node(tree, node, dir, why);
 		if (err)
@@ -1314,8 +1334,9 @@ static int tarn_verify_children(struct tarn_tree *tree, const struct tarn_node *
 		*live_extents += !!node->extent.len;
 		++*nodes;
 	}
-	TARN_VERIFY(dir->nr_children == seen.children);
-	TARN_VERIFY(dir->nr_subdirs == seen.subdirs);
+	if (TARN_BROKEN(dir->nr_children == seen.children) ||
+	    TARN_BROKEN(dir->nr_subdirs == seen.subdirs))
+		return -EUCLEAN;
 	return 0;
 }
 
@@ -1352,13 +1373,15 @@ int tarn_tree_verify(struct tarn_tree *tree, const char **why)
 	if (err)
 		return err;
 
-	TARN_VERIFY(!tree->root == !tree->generation);
-	TARN_VERIFY(!tree->attached || tree->root);
-	TARN_VERIFY(!tree->attached == !tree->nonce);
-	TARN_VERIFY(tree->committed_ino <= tree->next_ino);
+	if (TARN_BROKEN(!tree->root == !tree->generation) ||
+	    TARN_BROKEN(!tree->attached || tree->root) ||
+	    TARN_BROKEN(!tree->attached == !tree->nonce) ||
+	    TARN_BROKEN(tree->committed_ino <= tree->next_ino))
+		return -EUCLEAN;
 	if (tree->root) {
-		TARN_VERIFY(tree->root->ino == TARNFS_INO_ROOT && !tree->root->name_len);
-		TARN_VERIFY(tree->root->type == TARNFS_TYPE_DIRECTORY);
+		if (TARN_BROKEN(tree->root->ino == TARNFS_INO_ROOT && !tree->root->name_len) ||
+		    TARN_BROKEN(tree->root->type == TARNFS_TYPE_DIRECTORY))
+			return -EUCLEAN;
 		err = tarn_verify_node(tree, tree->root, tree->root, why);
 		if (err)
 			return err;
@@ -1369,13 +1392,15 @@ int tarn_tree_verify(struct tarn_tree *tree, const char **why)
 		err = tarn_verify_children(tree, dir, &live, &walked, type_count, why);
 		if (err)
 			return err;
-		TARN_VERIFY(live <= (u64)atomic_read(&tree->by_ino.nelems));
+		if (TARN_BROKEN(live <= (u64)atomic_read(&tree->by_ino.nelems)))
+			return -EUCLEAN;
 	}
-	TARN_VERIFY(walked == extents);
-	TARN_VERIFY(tree->directories == type_count[TARNFS_TYPE_DIRECTORY]);
-	TARN_VERIFY(tree->files == type_count[TARNFS_TYPE_FILE]);
-	TARN_VERIFY(tree->symlinks == type_count[TARNFS_TYPE_SYMLINK]);
-	TARN_VERIFY((u64)atomic_read(&tree->by_ino.nelems) == live + reserved + limbo);
-	TARN_VERIFY((u64)atomic_read(&tree->by_name.nelems) == (live ? live - 1 : 0));
+	if (TARN_BROKEN(walked == extents) ||
+	    TARN_BROKEN(tree->directories == type_count[TARNFS_TYPE_DIRECTORY]) ||
+	    TARN_BROKEN(tree->files == type_count[TARNFS_TYPE_FILE]) ||
+	    TARN_BROKEN(tree->symlinks == type_count[TARNFS_TYPE_SYMLINK]) ||
+	    TARN_BROKEN((u64)atomic_read(&tree->by_ino.nelems) == live + reserved + limbo) ||
+	    TARN_BROKEN((u64)atomic_read(&tree->by_name.nelems) == (live ? live - 1 : 0)))
+		return -EUCLEAN;
 	return 0;
 }

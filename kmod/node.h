@@ -144,7 +144,10 @@ struct tarn_tree {
  */
 int tarn_tree_init(struct tarn_tree *tree, u64 data_start, u64 data_end, enum tarnfs_role role);
 
-/* Frees every node in every state; no user may be left, no reader inside. */
+/*
+ * Frees every node in every state, after a grace period. No user may be left,
+ * and nobody who holds or waits for the lock.
+ */
 void tarn_tree_destroy(struct tarn_tree *tree);
 
 /* [r] The node of that number in any state but DEAD, or NULL. */
@@ -200,7 +203,9 @@ struct tarn_node *tarn_set_pop(struct tarn_set *set);
  * [w] The APPLY of tarnfs_ioctl.h, all rules and errors as documented there.
  * `args` is the caller's structure (pointers in it unused; version, op_size
  * and limits are checked here too). *done counts the operations done (with
- * CHECK: those found good). Nothing but memory is allocated, nothing sleeps
+ * CHECK, and in a stage that is refused: those found good). CHECK does the
+ * batch and takes it back: who looks at a node without the lock may see it
+ * LIVE and named for a moment. Nothing but memory is allocated, nothing sleeps
  * but that.
  */
 int tarn_apply(struct tarn_tree *tree, const struct tarnfs_apply *args,

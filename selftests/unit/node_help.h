@@ -260,17 +260,19 @@ static inline void text_add(struct text *t, const char *fmt, ...)
 
 static inline void text_node(struct text *t, const struct tarn_node *n)
 {
-	text_add(t, "%p ino %llu size %llu parent %llu off %llu len %llu mtime %lld.%u uid %u gid %u "
-		 "ff %u users %u mode %o type %u state %u flags %u name %u '%s'", (const void *)n,
-		 n->ino, n->size, n->parent ? n->parent->ino : 0, n->extent.off, n->extent.len,
-		 n->mtime_sec, n->mtime_nsec, n->uid, n->gid, n->file_flags, n->users, n->mode,
+	text_add(t, "%p ino %llu size %llu parent %llu off %llu len %llu", (const void *)n, n->ino,
+		 n->size, n->parent ? n->parent->ino : 0, n->extent.off, n->extent.len);
+	text_add(t, " mtime %lld.%u uid %u gid %u file_flags %u", n->mtime_sec, n->mtime_nsec,
+		 n->uid, n->gid, n->file_flags);
+	text_add(t, " users %u mode %o type %u state %u flags %u name %u '%s'", n->users, n->mode,
 		 n->type, n->state, n->flags, n->name_len, n->name);
 	if (n->state == TARN_NODE_LIMBO)
 		text_add(t, " epoch %llu", n->limbo_epoch);
 	if (n->state == TARN_NODE_RESERVED)
 		text_add(t, " set %p", (void *)n->set);
 	if (n->state == TARN_NODE_RESERVED && n->set)
-		text_add(t, " between %p and %p", (void *)n->set_link.prev, (void *)n->set_link.next);
+		text_add(t, " between %p and %p", (void *)n->set_link.prev,
+			 (void *)n->set_link.next);
 	if (n->type == TARNFS_TYPE_DIRECTORY)
 		text_add(t, " children %u subdirs %u", n->nr_children, n->nr_subdirs);
 	if (n->type == TARNFS_TYPE_SYMLINK)
@@ -299,13 +301,15 @@ static inline void text_tree(struct text *t, struct tarn_tree *tree)
 	struct rb_node *rb;
 
 	t->len = 0;
-	text_add(t, "gen %llu seq %llu nonce %llx next %llu committed %llu epoch %llu host %u page %u role %u "
-		 "attached %d\n", tree->generation, tree->seq, tree->nonce, tree->next_ino,
-		 tree->committed_ino, tree->epoch, tree->log_host, tree->page, tree->role,
+	text_add(t, "gen %llu seq %llu nonce %llx next %llu committed %llu epoch %llu\n",
+		 tree->generation, tree->seq, tree->nonce, tree->next_ino, tree->committed_ino,
+		 tree->epoch);
+	text_add(t, "host %u page %u role %u attached %d\n", tree->log_host, tree->page, tree->role,
 		 tree->attached);
-	text_add(t, "dirs %llu files %llu symlinks %llu free %llu reserved %llu limbo %llu inos %d names %d\n",
+	text_add(t, "dirs %llu files %llu symlinks %llu free %llu reserved %llu limbo %llu\n",
 		 tree->directories, tree->files, tree->symlinks, tree->free_bytes,
-		 tree->reserved_bytes, tree->limbo_bytes, atomic_read(&tree->by_ino.nelems),
+		 tree->reserved_bytes, tree->limbo_bytes);
+	text_add(t, "inos %d names %d\n", atomic_read(&tree->by_ino.nelems),
 		 atomic_read(&tree->by_name.nelems));
 	for (rb = rb_first(&tree->extents); rb != &tree->end.rb; rb = rb_next(rb))
 		text_node(t, container_of(rb, struct tarn_node, extent.rb));
@@ -316,10 +320,19 @@ static inline void text_tree(struct text *t, struct tarn_tree *tree)
 		text_dir(t, tree->root);
 }
 
+/* Fails with the first line that differs. */
 static inline void text_same(const struct text *a, const struct text *b)
 {
-	if (a->len != b->len || memcmp(a->buf, b->buf, a->len))
-		fail_msg("before:\n%s\nafter:\n%s", a->buf, b->buf);
+	size_t at = 0, line = 0;
+
+	if (a->len == b->len && !memcmp(a->buf, b->buf, a->len))
+		return;
+	/* both end in a NUL */
+	while (a->buf[at] == b->buf[at] && at < a->len)
+		if (a->buf[at++] == '\n')
+			line = at;
+	fail_msg("changed from\n%.*s\nto\n%.*s", (int)strcspn(a->buf + line, "\n"), a->buf + line,
+		 (int)strcspn(b->buf + line, "\n"), b->buf + line);
 }
 
 #endif /* _NODE_HELP_H */

@@ -73,7 +73,8 @@ static void test_stage(void **state)
 	assert_int_equal(stage(&t, &b, TARNFS_APPLY_STAGE), -EINVAL);
 	batch_dir(&b, 1, 1, NULL);
 	assert_int_equal(stage(&t, &b, TARNFS_APPLY_STAGE_BEGIN), -EOPNOTSUPP);
-	assert_int_equal(stage(&t, &b, TARNFS_APPLY_STAGE_ADD | TARNFS_APPLY_STAGE_COMMIT), -EOPNOTSUPP);
+	assert_int_equal(stage(&t, &b, TARNFS_APPLY_STAGE_ADD | TARNFS_APPLY_STAGE_COMMIT),
+			 -EOPNOTSUPP);
 	assert_int_equal(stage(&t, &b, TARNFS_APPLY_STAGE | TARNFS_APPLY_SWITCH), -EOPNOTSUPP);
 	assert_int_equal(stage(&t, &b, TARNFS_APPLY_STAGE | TARNFS_APPLY_AT_END), -EUNATCH);
 	text_tree(&after, &t);
@@ -651,6 +652,11 @@ static int try_extent(struct tarn_tree *t, struct batch *b, u64 off, u64 len, u6
 	return apply_one(t, b);
 }
 
+static int try_file(struct tarn_tree *t, struct batch *b, u64 off, u64 size)
+{
+	return try_extent(t, b, off, round_up(size, 4096ULL), size);
+}
+
 static void test_extents(void **state)
 {
 	const u64 end = START + 64 * MIB;
@@ -661,9 +667,8 @@ static void test_extents(void **state)
 	(void)state;
 	tree_up(&t, 64 * MIB);
 	batch_init(&b);
-#define GOOD(off, size)	assert_int_equal(try_extent(&t, &b, off, round_up((u64)(size), 4096), size), 0)
-#define BAD(off, size)	assert_int_equal(try_extent(&t, &b, off, round_up((u64)(size), 4096), size), \
-					 -EUCLEAN)
+#define GOOD(off, size)	assert_int_equal(try_file(&t, &b, off, size), 0)
+#define BAD(off, size)	assert_int_equal(try_file(&t, &b, off, size), -EUCLEAN)
 	GOOD(at, 3 * 4096);
 	/* same, inside, around, over either edge */
 	BAD(at, 3 * 4096);
@@ -820,7 +825,8 @@ static void test_huge(void **state)
 	assert_int_equal(reserve_sizes(&t, &set, 1, 14 * MIB + 1, 0, items, &failed), -ENOSPC);
 	assert_int_equal(failed, 0);
 	/* from 2 MiB on aligned, whatever was asked */
-	assert_int_equal(reserve_sizes(&t, &set, 1, 2 * MIB, TARNFS_ALIGN_BLOCK, items, &failed), 0);
+	assert_int_equal(reserve_sizes(&t, &set, 1, 2 * MIB, TARNFS_ALIGN_BLOCK, items, &failed),
+			 0);
 	assert_int_equal(items[0].off, START + 2 * MIB);
 	assert_int_equal(reserve_sizes(&t, &set, 1, 2 * MIB + 1, 0, items, &failed), 0);
 	assert_int_equal(items[0].off, START + 4 * MIB);
@@ -830,7 +836,8 @@ static void test_huge(void **state)
 	assert_int_equal(items[0].off, START + 8 * MIB);
 	assert_int_equal(reserve_sizes(&t, &set, 3, 2 * MIB, TARNFS_ALIGN_HUGE, items, &failed), 0);
 	assert_int_equal(items[2].off, START + 14 * MIB);
-	assert_int_equal(reserve_sizes(&t, &set, 1, 4096, TARNFS_ALIGN_HUGE, items, &failed), -ENOSPC);
+	assert_int_equal(reserve_sizes(&t, &set, 1, 4096, TARNFS_ALIGN_HUGE, items, &failed),
+			 -ENOSPC);
 	assert_int_equal(reserve_sizes(&t, &set, 1, 4096, TARNFS_ALIGN_BLOCK, items, &failed), 0);
 	set_close(&t, &set);
 	tree_down(&t);
@@ -850,10 +857,13 @@ static void test_reserve_max(void **state)
 	tarn_set_init(&set);
 	tarn_set_init(&kept);
 	tarn_set_init(&holes);
-	assert_int_equal(reserve_sizes(&t, &set, TARNFS_RESERVE_MAX + 1, 1, 0, items, &failed), -EINVAL);
+	assert_int_equal(reserve_sizes(&t, &set, TARNFS_RESERVE_MAX + 1, 1, 0, items, &failed),
+			 -EINVAL);
 	assert_int_equal(reserve_sizes(&t, &set, 0, 1, 0, items, &failed), -EINVAL);
 	for (i = 0; i < 2; i++)
-		assert_int_equal(reserve_sizes(&t, &holes, TARNFS_RESERVE_MAX, 1, 0, items, &failed), 0);
+		assert_int_equal(reserve_sizes(&t, &holes, TARNFS_RESERVE_MAX, 1, 0, items,
+						       &failed),
+				 0);
 	/* every second one is given back */
 	i = 0;
 	while ((n = tarn_set_pop(&holes))) {
@@ -958,7 +968,8 @@ static void test_reserve_numbers(void **state)
 	tarn_set_init(&set);
 	batch_init(&b);
 	for (i = 0; i < TARNFS_INO_JUMP / TARNFS_RESERVE_MAX; i++)
-		assert_int_equal(reserve_sizes(&t, &set, TARNFS_RESERVE_MAX, 0, 0, items, &failed), 0);
+		assert_int_equal(reserve_sizes(&t, &set, TARNFS_RESERVE_MAX, 0, 0, items, &failed),
+				 0);
 	assert_int_equal(t.next_ino, 16 + TARNFS_INO_JUMP);
 	assert_int_equal(reserve_sizes(&t, &set, 1, 0, 0, items, &failed), -EAGAIN);
 	batch_file(&b, 20, 1, "x", 0, 0);
@@ -1014,7 +1025,7 @@ static void test_commit(void **state)
 	WRONG(op->len = 4096);
 	WRONG(op->len = 12288);
 	WRONG((op->size = 0, op->extents = 0, op->off = 0, op->len = 0));
-	WRONG((op->type = TARNFS_OP_DIRECTORY, op->size = 0, op->extents = 0, op->off = 0, op->len = 0));
+	WRONG((op->type = TARNFS_OP_DIRECTORY, op->size = op->extents = op->off = op->len = 0));
 	/* its extent under another number */
 	WRONG(op->ino = 1000);
 #undef WRONG

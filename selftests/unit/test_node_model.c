@@ -47,7 +47,13 @@ static u64 next_ino, committed_ino;
 static u64 names;
 static u64 dirs[DIRS];
 static struct batch b;
-static u64 counts[16];
+
+enum {
+	NO_ROOM, RESERVED_SETS, POPS, NO_MEMORY, ENDS, REFUSED, DONE, OPS, COMPARED, TREES,
+	COUNTS
+};
+
+static u64 counts[COUNTS];
 
 /* ---- the model ---------------------------------------------------------- */
 
@@ -236,11 +242,11 @@ static void step_reserve(void)
 		assert_int_equal(i, failed);
 		while (nr_files > first)
 			give(--nr_files);
-		counts[0]++;
+		counts[NO_ROOM]++;
 		return;
 	}
 	next_ino += count;
-	counts[1]++;
+	counts[RESERVED_SETS]++;
 }
 
 /* The descriptor of a set goes: its members one by one, some flushed for a while. */
@@ -259,7 +265,7 @@ static void step_pop(void)
 	files[i].state = POPPED;
 	files[i].set = -1;
 	files[i].users++;
-	counts[2]++;
+	counts[POPS]++;
 }
 
 static void step_get(void)
@@ -297,7 +303,7 @@ static void step_put(void)
 }
 
 /* One more operation for the batch; returns what it will be answered with. */
-static int add_op(u64 at_seq)
+static int add_op(void)
 {
 	int i = pick(1U << RESERVED | 1U << POPPED | 1U << LIMBO);
 	u64 parent = rnd(3) ? dirs[rnd(DIRS)] : 1;
@@ -305,11 +311,11 @@ static int add_op(u64 at_seq)
 	char name[100];
 	u64 size, off, ino;
 
-	(void)at_seq;
 	if (rnd(10))
 		snprintf(name, sizeof(name), "n%llu", names++);
 	else
-		snprintf(name, sizeof(name), "a name too long for the room in a node, number %llu", names++);
+		snprintf(name, sizeof(name), "a name too long for the room in a node, number %llu",
+			 names++);
 
 	switch (rnd(12)) {
 	case 0:
@@ -341,7 +347,8 @@ static int add_op(u64 at_seq)
 		/* a reservation, and not quite */
 		if (i < 0)
 			break;
-		op = batch_file(&b, files[i].ino, parent, name, files[i].size, at_byte(files[i].off));
+		op = batch_file(&b, files[i].ino, parent, name, files[i].size,
+				at_byte(files[i].off));
 		switch (rnd(5)) {
 		case 0:
 			op->size = op->size > 1 ? op->size - 1 : 2;
@@ -393,12 +400,11 @@ static void step_apply(void)
 	bool at_end = !rnd(12), compare = !rnd(2000);
 	u32 flags = at_end ? TARNFS_APPLY_AT_END : 0;
 	u32 want = rnd(5), done = 0, i;
-	u64 old_seq = tree.seq;
 	int expect = 0, err;
 
 	batch_reset(&b);
 	while (b.args.count < want) {
-		err = add_op(old_seq);
+		err = add_op();
 		/* after the first refused nothing counts: no more of them */
 		if (err) {
 			expect = err;
@@ -422,7 +428,7 @@ static void step_apply(void)
 		node_port_fail_at = 1 + rnd(12);
 		err = batch_apply(&tree, &b, flags);
 		if (!node_port_fail_at && err == -ENOMEM) {
-			counts[3]++;
+			counts[NO_MEMORY]++;
 			memmove(b.ops, b.ops + b.done, (b.args.count - b.done) * sizeof(*b.ops));
 			b.args.count -= b.done;
 			done -= b.done;
@@ -438,10 +444,10 @@ static void step_apply(void)
 		for (i = 0; i < nr_files; i++)
 			if (files[i].state == LIMBO && !files[i].users)
 				give(i);
-		counts[4]++;
+		counts[ENDS]++;
 	}
-	counts[err ? 5 : 6]++;
-	counts[7] += done;
+	counts[err ? REFUSED : DONE]++;
+	counts[OPS] += done;
 }
 
 static void compare(void)
@@ -463,6 +469,7 @@ static void compare(void)
 	assert_int_equal(tree.reserved_bytes, reserved * 4096);
 	assert_int_equal(tree.limbo_bytes, limbo * 4096);
 	assert_int_equal(tree.next_ino, next_ino);
+	assert_int_equal(tree.committed_ino, committed_ino);
 	for (i = 0; i < 64; i++) {
 		struct tarn_node *n;
 
@@ -473,7 +480,7 @@ static void compare(void)
 			assert_int_equal(n->ino, files[owner[at] - 1].ino);
 	}
 	verify(&tree);
-	counts[8]++;
+	counts[COMPARED]++;
 }
 
 static void up(void)
@@ -514,7 +521,7 @@ static void down(void)
 	assert_int_equal(tree.limbo_bytes, 0);
 	assert_int_equal(tree.reserved_bytes, 0);
 	tree_down(&tree);
-	counts[9]++;
+	counts[TREES]++;
 }
 
 static void test_model(void **state)
@@ -548,10 +555,11 @@ static void test_model(void **state)
 	}
 	down();
 	batch_free(&b);
-	printf("# %llu steps: reserve %llu, without room %llu; popped %llu; batches %llu, refused %llu, "
-	       "short of memory %llu; operations %llu; at end %llu; compared %llu; trees %llu\n",
-	       steps, counts[1], counts[0], counts[2], counts[6], counts[5], counts[3], counts[7],
-	       counts[4], counts[8], counts[9]);
+	printf("# %llu steps: reserve %llu, without room %llu; popped %llu; trees %llu\n", steps,
+	       counts[RESERVED_SETS], counts[NO_ROOM], counts[POPS], counts[TREES]);
+	printf("# batches %llu, refused %llu, short of memory %llu; operations %llu\n", counts[DONE],
+	       counts[REFUSED], counts[NO_MEMORY], counts[OPS]);
+	printf("# at end %llu; compared %llu\n", counts[ENDS], counts[COMPARED]);
 }
 
 int main(void)
