@@ -36,7 +36,7 @@ killed_at() {
 	[ $? = 137 ]
 }
 
-plan 143
+plan 151
 
 # ---- before anything is there ----
 dd if=/dev/zero of="$work/zero" bs=1M count=1 2>/dev/null
@@ -203,7 +203,7 @@ dd if=$dev of="$work/record" bs=1 skip="$at" count=64 2>/dev/null
 printf x | dd of=$dev bs=1 seek=$((at + 50)) conv=notrunc,fsync 2>/dev/null
 refuse "a mount of a damaged log names the offset" 32 "offset $(printf '0x%x' "$at")" mount -t tarnfs $dev "$m"
 no "... and nothing is mounted" mounted
-refuse "... and the page is bound" 0 "^ *0 *bound" tarnfs status "$dev"
+refuse "... and the page stays claimed, since a master's last position is not known" 1 "^ *0 *claimed" tarnfs status $dev
 refuse "... and log prints what is before and fails" 1 "name=\"a\"" tarnfs log $dev
 dd if="$work/record" of=$dev bs=1 seek="$at" conv=notrunc,fsync 2>/dev/null
 yes "mended, it is mounted" mount -t tarnfs $dev "$m"
@@ -214,7 +214,7 @@ other=$!
 sleep 1
 refuse "umount while another namespace has it" 0 "stays claimed.*harmless" umount "$m"
 no "... is gone here" mounted
-refuse "... and nothing but it can have the device" 1 "in use" mkfs.tarnfs -f $dev
+refuse "... and nothing but it can have the device" 1 "in use\|mounted" mkfs.tarnfs -f $dev
 refuse "... nor mount it" 32 "in use\|mounted" mount -t tarnfs $dev "$m"
 kill $other
 wait $other 2>/dev/null
@@ -231,6 +231,17 @@ no "... is gone there" grep -q " $m tarnfs " "/proc/$other/mounts"
 refuse "... and the page bound" 0 "^ *0 *bound" tarnfs status $dev
 kill $other
 wait $other 2>/dev/null
+yes "mount" mount -t tarnfs $dev "$m"
+
+# ---- a mount without the helper ----
+umount "$m"
+yes "mount -i skips mount.tarnfs" mount -i -t tarnfs $dev "$m"
+refuse "... serves no names" 2 "attached" ls "$m"
+refuse "... creat says why" 1 "without mount.tarnfs.*umount" tarnfs creat "$m/x"
+refuse "... cp too" 1 "without mount.tarnfs.*umount" tarnfs cp "$tree/size-1" "$m"
+refuse "... logplay too" 1 "without mount.tarnfs.*umount" tarnfs logplay "$m"
+refuse "... and status" 0 "not attached" tarnfs status "$m"
+yes "umount" umount "$m"
 yes "mount" mount -t tarnfs $dev "$m"
 
 # ---- a mount that was not let go ----

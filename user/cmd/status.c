@@ -31,21 +31,21 @@ static void line_size(const char *what, uint64_t bytes)
 {
 	char text[SIZE_TEXT];
 
-	printf("%-18s%llu (%s)\n", what, (unsigned long long)bytes, size_text(text, bytes));
+	printf("%-20s%llu (%s)\n", what, (unsigned long long)bytes, size_text(text, bytes));
 }
 
 static void line_number(const char *what, uint64_t n)
 {
-	printf("%-18s%llu\n", what, (unsigned long long)n);
+	printf("%-20s%llu\n", what, (unsigned long long)n);
 }
 
 static void print_kernel(const struct tarnfs_status *st)
 {
-	printf("%-18s%s\n", "role", st->role == TARNFS_ROLE_MASTER ? "master" : "client");
+	printf("%-20s%s\n", "role", st->role == TARNFS_ROLE_MASTER ? "master" : "client");
 	if (st->page != 0xffff)
-		printf("%-18s%u\n", "host page", st->page);
-	printf("%-18s%016llx\n", "nonce", (unsigned long long)st->nonce);
-	printf("%-18s%s%s%s%s%s\n", "mounted", st->state & TARNFS_ST_RDONLY ? "ro" : "rw",
+		printf("%-20s%u\n", "host page", st->page);
+	printf("%-20s%016llx\n", "nonce", (unsigned long long)st->nonce);
+	printf("%-20s%s%s%s%s%s\n", "mounted", st->state & TARNFS_ST_RDONLY ? "ro" : "rw",
 	       st->state & TARNFS_ST_COHERENT ? ",coherent" : "",
 	       st->state & TARNFS_ST_SYNC ? ",sync" : "",
 	       st->state & TARNFS_ST_ATTACHED ? "" : ",not attached",
@@ -82,8 +82,8 @@ static int print_log_state(const struct source *s, struct tarn_current *cur, str
 		return ret;
 	if (!cur->generation)
 		return tarn_fail(err, EUCLEAN, "no host page names a log");
-	printf("%-18s%u\n", "log of host page", cur->host);
-	printf("%-18s%llu%s\n", "generation", (unsigned long long)cur->generation,
+	printf("%-20s%u\n", "log of host page", cur->host);
+	printf("%-20s%llu%s\n", "generation", (unsigned long long)cur->generation,
 	       cur->sealed ? ", sealed by a takeover" : "");
 	ret = tarn_log_open(&log, s->media, s->sb, cur, err);
 	if (ret)
@@ -91,12 +91,12 @@ static int print_log_state(const struct source *s, struct tarn_current *cur, str
 	seq = log.base_seq;
 	ret = tarn_log_walk(&log, s->media, &pos, last_seq, &seq, err);
 	if (s->mounted)
-		printf("%-18s%llu of generation %llu\n", "seq here",
+		printf("%-20s%llu of generation %llu\n", "seq here",
 		       (unsigned long long)s->session.st.seq,
 		       (unsigned long long)s->session.st.generation);
-	printf("%-18s%llu%s\n", "seq committed", (unsigned long long)seq,
+	printf("%-20s%llu%s\n", "seq committed", (unsigned long long)seq,
 	       ret < 0 ? " and more that cannot be read" : "");
-	printf("%-18s%llu of %llu bytes\n", "log used", (unsigned long long)log.units * TARNFS_LINE,
+	printf("%-20s%llu of %llu bytes\n", "log used", (unsigned long long)log.units * TARNFS_LINE,
 	       (unsigned long long)log.area_len);
 	return ret < 0 ? ret : 0;
 }
@@ -172,17 +172,17 @@ static int print_status(const char *path)
 		return ret;
 	}
 	tarn_uuid_text(uuid, s.sb->uuid);
-	printf("%-18s%s\n", "uuid", uuid);
+	printf("%-20s%s\n", "uuid", uuid);
 	if (s.sb->label[0])
-		printf("%-18s%s\n", "label", shown(s.sb->label));
+		printf("%-20s%s\n", "label", shown(s.sb->label));
 	line_size("device", s.dev_size);
 	if (s.mounted) {
 		print_kernel(&s.session.st);
 	} else {
-		printf("%-18s%s\n", "mounted", "not on this host");
+		printf("%-20s%s\n", "mounted", "not on this host");
 		line_size("data", s.sb->data_end - s.sb->data_start);
 	}
-	printf("%-18s%s to write back, %s to invalidate\n", "cache instructions",
+	printf("%-20s%s to write back, %s to invalidate\n", "cache instructions",
 	       ops->writeback_name, ops->invalidate_name);
 	ret = print_log_state(&s, &cur, &err);
 	print_hosts(&s, &cur);

@@ -164,7 +164,8 @@ static char *existing_ancestor(const char *path)
 	char *at = must_alloc(strdup(path)), *parent, *name;
 	struct stat st;
 
-	while (stat(at, &st) && (errno == ENOENT || errno == ENOTDIR)) {
+	/* EUNATCH: a mount that serves no names yet; its root says why */
+	while (stat(at, &st) && (errno == ENOENT || errno == ENOTDIR || errno == EUNATCH)) {
 		if (split_path(at, &parent, &name))
 			break;
 		free(name);
@@ -208,7 +209,10 @@ static void explain_not_master(const char *path)
 			 "could not be read: %s)", shown(path), err.text);
 		return;
 	}
-	if (cur.host == s.claim.page && s.st.state & TARNFS_ST_RDONLY)
+	if (!s.claim.nonce)
+		complain("%s: was mounted without mount.tarnfs, so it has no host page and no names yet: "
+			 "umount it, then mount -t tarnfs", shown(path));
+	else if (cur.host == s.claim.page && s.st.state & TARNFS_ST_RDONLY)
 		complain("%s is mounted read-only: mount -o remount,rw %s", shown(path), shown(path));
 	else if (cur.sealed)
 		complain("%s: a takeover is under way, so nobody creates at the moment; tarnfs status "
