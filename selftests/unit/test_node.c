@@ -1446,6 +1446,74 @@ static void test_dead(void **state)
 	tree_down(&t);
 }
 
+/* The check that all tests lean on sees each kind of damage. */
+static void test_verify(void **state)
+{
+	struct tarn_node *dir, *file, *reserved, *limbo;
+	const char *why = NULL;
+	struct everything e;
+	struct tarn_tree *t = &e.t;
+
+	(void)state;
+	everything_up(&e);
+	assert_int_equal(batch_apply(t, &e.b, 0), 0);
+	dir = tarn_find(t, 100);
+	file = tarn_find(t, 300);
+	reserved = list_first_entry_or_null(&e.set.members, struct tarn_node, set_link);
+	limbo = list_first_entry_or_null(&t->limbo, struct tarn_node, set_link);
+	assert_int_equal(tarn_tree_verify(t, &why), 0);
+
+#define BREAK(what, value)						\
+	do {								\
+		__typeof__(what) keep = what;				\
+									\
+		what = value;						\
+		why = NULL;						\
+		assert_int_equal(tarn_tree_verify(t, &why), -EUCLEAN);	\
+		assert_non_null(why);					\
+		what = keep;						\
+		assert_int_equal(tarn_tree_verify(t, &why), 0);		\
+	} while (0)
+	BREAK(file->extent.off, file->extent.off + 4096);
+	BREAK(file->extent.len, file->extent.len + 4096);
+	BREAK(file->extent.gap, file->extent.gap - 4096);
+	BREAK(file->extent.max_gap, file->extent.max_gap + 1);
+	BREAK(file->extent.max_huge, file->extent.max_huge + 1);
+	BREAK(file->extent.max_small, file->extent.max_small + 1);
+	BREAK(t->end.gap, 0);
+	BREAK(t->free_bytes, t->free_bytes - 4096);
+	BREAK(t->reserved_bytes, 0);
+	BREAK(t->limbo_bytes, 0);
+	BREAK(t->files, t->files + 1);
+	BREAK(t->directories, 0);
+	BREAK(t->symlinks, 0);
+	BREAK(t->root, NULL);
+	BREAK(t->nonce, 0);
+	BREAK(t->next_ino, 100);
+	BREAK(t->committed_ino, 100);
+	BREAK(t->by_ino.nelems.counter, 3);
+	BREAK(t->by_name.nelems.counter, 3);
+	BREAK(dir->nr_children, 0);
+	BREAK(dir->nr_subdirs, dir->nr_subdirs + 1);
+	BREAK(dir->parent, dir);
+	BREAK(dir->size, 1);
+	BREAK(dir->state, TARN_NODE_DEAD);
+	BREAK(file->size, 0);
+	BREAK(file->ino, 99);
+	BREAK(file->name_len, 1);
+	BREAK(file->name[0], '/');
+	BREAK(file->type, TARNFS_TYPE_SYMLINK);
+	BREAK(tarn_find(t, 302)->size, 1);
+	BREAK(reserved->set, NULL);
+	BREAK(reserved->flags, 0);
+	BREAK(reserved->parent, dir);
+	BREAK(limbo->limbo_epoch, t->epoch + 1);
+	BREAK(limbo->name_len, 1);
+	BREAK(limbo->state, TARN_NODE_RESERVED);
+#undef BREAK
+	everything_down(&e);
+}
+
 /* A tree as deep as a batch: nothing recurses. */
 static void test_deep(void **state)
 {
@@ -1494,6 +1562,7 @@ int main(void)
 		cmocka_unit_test_setup(test_no_memory_stage, node_test_setup),
 		cmocka_unit_test_setup(test_no_memory_reserve, node_test_setup),
 		cmocka_unit_test_setup(test_dead, node_test_setup),
+		cmocka_unit_test_setup(test_verify, node_test_setup),
 		cmocka_unit_test_setup(test_deep, node_test_setup),
 	};
 
