@@ -167,11 +167,12 @@ void recorder_note(struct recorder *r, const char *fmt, ...)
 
 const char *recorder_take(struct recorder *r)
 {
+	const char *text = r->text_len ? r->text : "";
+
+	/* the text stays until the next operation */
 	r->text_len = 0;
 	r->last.op = 0;
-	if (!*r->text)
-		return "";
-	return r->text;
+	return text;
 }
 
 /* ---- the rules ---- */
@@ -489,6 +490,5 @@ void assert_ops(struct recorder *r, const char *expected)
 		print_error("operations differ; expected from there:\n%.2000s\ngot:\n%.2000s\n", expected + line, got + line);
 		fail_msg("order of operations");
 	}
-	r->text[0] = '\0';
 	assert_no_fault(r);
 }

@@ -348,8 +348,12 @@ static int check_current(struct tarn_session *s, struct tarn_err *err)
 	if (ids[s->claim.page].state != TARNFS_PAGE_CLAIMED || ids[s->claim.page].nonce != s->claim.nonce)
 		return tarn_lost(s, err, "host page %u was claimed anew: another host has this one's identity, or it was fenced",
 				 s->claim.page);
+	if (log->seed.host != s->claim.page)
+		return tarn_fail(err, EROFS, "this host is not the master: host page %u holds the log", log->seed.host);
+	/* What it has reserved must not be written back over another master's files. */
 	if (cur.host != s->claim.page)
-		return tarn_fail(err, EROFS, "this host is not the master: host page %u holds the log", cur.host);
+		return tarn_lost(s, err, "this host was the master and another took over: host page %u holds generation %" PRIu64,
+				 cur.host, cur.generation);
 	if (cur.sealed || cur.generation != log->seed.generation || cur.host != log->seed.host ||
 	    cur.slot != log->slot || cur.area_off != log->area_off)
 		return -EAGAIN;
@@ -466,7 +470,7 @@ static int commit_locked(struct batch *b, struct tarn_session *s, struct tarn_re
 		return ret;
 	ret = check_current(s, err);
 	if (ret == -ESTALE)
-		return ret;
+		return tarn_fail_prefix(err, ret, "whether the new entries exist is known after the next mount: ");
 	/* A takeover that began before our word was in memory may have missed it. */
 	if (ret)
 		return unknown(err, "a takeover began during the commit");

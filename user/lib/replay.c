@@ -190,7 +190,10 @@ static int flush(struct pass *p, uint32_t stage)
 	if (stage)
 		args.next_ino = p->log.next_ino;
 	ret = p->s->kernel->ops->apply(p->s->kernel, &args, p->ops, p->strings);
-	if (ret == -ESTALE)	/* another process of this host was here meanwhile */
+	/* another process of this host was here meanwhile: it moved on, or is fresh no more */
+	if (ret == -ESTALE ||
+	    (stage && ret == -EOPNOTSUPP && !p->s->kernel->ops->status(p->s->kernel, &p->s->st) &&
+	     !(p->s->st.state & TARNFS_ST_FRESH)))
 		return AGAIN;
 	if (ret != 0) {
 		p->applied += stage ? 0 : args.done;
