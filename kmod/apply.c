@@ -412,7 +412,8 @@ out_items:
 
 /*
  * Inodes that were opened through a reservation and have a name since this
- * batch. Such nodes have a user already; others get their inode from a lookup.
+ * batch. Such nodes have a user already; others get their inode from a lookup,
+ * and so does this in one that comes before us.
  * Called without the tree's lock: ilookup() may wait for an eviction.
  */
 static void tarnfs_link_inodes(struct tarnfs_sb_info *sbi, const struct tarnfs_op *ops, u32 done)
@@ -435,9 +436,7 @@ static void tarnfs_link_inodes(struct tarnfs_sb_info *sbi, const struct tarnfs_o
 		inode = ilookup(sbi->sb, ops[i].ino);
 		if (!inode)
 			continue;
-		inode_lock(inode);
-		tarnfs_inode_update(inode);
-		inode_unlock(inode);
+		tarnfs_inode_link(inode);
 		iput(inode);
 	}
 }
@@ -451,10 +450,10 @@ static long tarnfs_apply_batch(struct tarnfs_sb_info *sbi, const struct tarnfs_a
 
 	mutex_lock(&sbi->apply_mutex);
 	nofs = tarnfs_tree_lock(sbi);
+	old_role = sbi->tree.role;
 	if (tarnfs_is_shutdown(sbi)) {
 		err = -EIO;
 	} else {
-		old_role = sbi->tree.role;
 		err = tarn_apply(&sbi->tree, args, ops, strings, done);
 		tarnfs_bind_root(sbi);
 	}

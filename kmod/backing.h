@@ -22,8 +22,8 @@ struct tarnfs_backing {
 
 /*
  * Find and claim the dax device of sb->s_bdev. Says in fc's log what is wrong
- * with it. -ENODEV (no DAX), -EBUSY (has another holder), -EINVAL (alignment),
- * -EOPNOTSUPP (page structures on the media), -EIO.
+ * with it. -EOPNOTSUPP (no DAX, or page structures on the media), -EBUSY (has
+ * another holder), -EINVAL (alignment), -EIO.
  */
 int tarnfs_backing_open(struct tarnfs_backing *backing, struct super_block *sb,
 			struct fs_context *fc);

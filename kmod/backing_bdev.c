@@ -55,7 +55,7 @@ int tarnfs_backing_open(struct tarnfs_backing *backing, struct super_block *sb,
 	if (!blk_queue_dax(bdev_get_queue(sb->s_bdev))) {
 		errorfc(fc, "%s: device has no DAX; a raw NVDIMM namespace gets it by: ndctl create-namespace -f -e NAMESPACE -m fsdax --map=mem",
 			sb->s_id);
-		return -ENODEV;
+		return -EOPNOTSUPP;	/* mount(8) takes ENODEV for an unknown type */
 	}
 	backing->bdev = sb->s_bdev;
 	backing->size = bdev_nr_bytes(sb->s_bdev);

@@ -25,6 +25,7 @@ static struct dentry *tarnfs_lookup(struct inode *dir, struct dentry *dentry, un
 	struct tarnfs_sb_info *sbi = tarnfs_sb(sb);
 	const struct qstr *name = &dentry->d_name;
 	struct tarn_node *dir_node, *node;
+	struct inode *inode;
 	unsigned int nofs;
 	bool attached;
 
@@ -49,7 +50,11 @@ static struct dentry *tarnfs_lookup(struct inode *dir, struct dentry *dentry, un
 	tarnfs_tree_unlock(sbi, nofs);
 	if (!node)
 		return NULL;
-	return d_splice_alias(tarnfs_iget(sb, node), dentry);
+	inode = tarnfs_iget(sb, node);
+	/* its batch is applied, but may not have come to the inode yet */
+	if (!IS_ERR(inode))
+		tarnfs_inode_link(inode);
+	return d_splice_alias(inode, dentry);
 }
 
 static unsigned char tarnfs_dirent_type(const struct tarn_node *node)

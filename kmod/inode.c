@@ -143,6 +143,15 @@ void tarnfs_inode_update(struct inode *inode)
 	up_read(&sbi->tree_rwsem);
 }
 
+void tarnfs_inode_link(struct inode *inode)
+{
+	if (inode->i_nlink)
+		return;
+	inode_lock_nested(inode, I_MUTEX_CHILD);
+	tarnfs_inode_update(inode);
+	inode_unlock(inode);
+}
+
 static const struct inode_operations tarnfs_symlink_inode_operations = {
 	.get_link	= simple_get_link,
 	.permission	= tarnfs_permission,

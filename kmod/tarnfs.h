@@ -162,6 +162,9 @@ void tarnfs_bind_root(struct tarnfs_sb_info *sbi);
 /* Attributes of the node into the inode, that nobody else changes meanwhile. */
 void tarnfs_inode_update(struct inode *inode);
 
+/* The same for the inode of a reservation, when its node got a name. */
+void tarnfs_inode_link(struct inode *inode);
+
 /* Whether this host may write to the bytes of a file now. */
 bool tarnfs_may_write(const struct inode *inode);
 

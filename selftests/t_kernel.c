@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/blkpg.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <linux/types.h>
@@ -45,7 +46,10 @@
 #include "../kmod/uapi/tarnfs_format.h"
 #include "../kmod/uapi/tarnfs_ioctl.h"
 
-#define PLAN	446
+#define __printf(a, b)	__attribute__((format(printf, a, b)))
+#define __noreturn	__attribute__((noreturn))
+
+#define PLAN	461
 #define MIB	(1024UL * 1024)
 #define BIG	(64 * MIB)
 #define SMALL	5000
@@ -68,7 +72,7 @@ static int points, failures;
 
 /* ---- TAP ---------------------------------------------------------------- */
 
-static void __attribute__((format(printf, 2, 3))) ok(bool good, const char *fmt, ...)
+static void __printf(2, 3) ok(bool good, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -100,7 +104,7 @@ static void fails(long ret, int want, const char *what)
 		printf("#   got %s\n", got ? strerrorname_np(got) : "success");
 }
 
-static void __attribute__((noreturn)) bail(const char *what)
+static void __noreturn bail(const char *what)
 {
 	printf("Bail out! %s: %s\n", what, strerror(errno));
 	exit(1);
@@ -143,7 +147,7 @@ static int mount_at(const char *options, int *mount_fd)
 		return -1;
 	if (fsconfig(fs, FSCONFIG_SET_STRING, "source", device, 0))
 		err = errno;
-	strcpy(copy, options);
+	snprintf(copy, sizeof(copy), "%s", options);
 	for (char *o = strtok_r(copy, ",", &save); o && !err; o = strtok_r(NULL, ",", &save)) {
 		char *value = strchr(o, '=');
 
@@ -399,13 +403,12 @@ static bool sigbus(volatile char *p, bool store)
 	bool got = false;
 
 	sigaction(SIGBUS, &sa, &old);
-	if (sigsetjmp(sigbus_jump, 1)) {
+	if (sigsetjmp(sigbus_jump, 1))
 		got = true;
-	} else if (store) {
+	else if (store)
 		*p = 1;
-	} else {
+	else
 		(void)*p;
-	}
 	sigaction(SIGBUS, &old, NULL);
 	return got;
 }
@@ -418,13 +421,13 @@ static long minor_faults(void)
 	return ru.ru_minflt + ru.ru_majflt;
 }
 
-static void drop_caches(void)
+static void drop_dentries(void)
 {
 	int fd = open("/proc/sys/vm/drop_caches", O_WRONLY);
 
 	if (fd >= 0) {
 		if (write(fd, "2", 1) != 1)
-			printf("# drop_caches: %s\n", strerror(errno));
+			printf("# reclaim: %s\n", strerror(errno));
 		close(fd);
 	}
 }
@@ -1255,7 +1258,7 @@ static void test_suid(int dir)
 	is(sb.st_mode & 07777, 06777, "... keeps the bits");
 	close(fd);
 	as_user(suid_user, dir);
-	drop_caches();
+	drop_dentries();
 	fstatat(dir, "dir/suid", &sb, 0);
 	is(sb.st_mode & 07777, 0777, "... and stay away when the inode was dropped");
 }
@@ -1350,7 +1353,7 @@ static void *race_reader(void *arg)
 static void *race_dropper(void *arg)
 {
 	while (!race_stop) {
-		drop_caches();
+		drop_dentries();
 		usleep(30000);
 	}
 	return NULL;
@@ -1425,7 +1428,7 @@ static void test_reaper(int dir)
 	map[100] = 1;
 	munmap(map, 3 * MIB);
 	close(fd);
-	drop_caches();
+	drop_dentries();
 	snprintf(want, sizeof(want), "ino=%llu ", (unsigned long long)ino_shared);
 	for (int i = 0; i < 100 && !found; i++) {
 		usleep(50000);
@@ -1448,7 +1451,7 @@ static void test_pin(int dir, int mnt)
 	trace_begin();
 	is(file_pin(dir, "dir/shared", pipes[1]), 0, "a page of a file in a pipe, its mapping gone");
 	began = time(NULL);
-	drop_caches();
+	drop_dentries();
 	sleep(2);
 	ok(time(NULL) - began < 30, "reclaim does not wait for it");
 	snprintf(want, sizeof(want), "ino=%llu ", (unsigned long long)ino_shared);
@@ -1623,6 +1626,84 @@ static void test_shutdown(int dir)
 	close(fd);
 }
 
+static int partition(int op, unsigned long long start, unsigned long long len)
+{
+	struct blkpg_partition part = { .start = start, .length = len, .pno = 1 };
+	struct blkpg_ioctl_arg arg = { .op = op, .datalen = sizeof(part), .data = &part };
+	int disk = open(device, O_RDWR | O_CLOEXEC), ret = -1;
+
+	/* udev, or a last fput, may hold the old one for a moment */
+	for (int i = 0; i < 50 && ret; i++) {
+		ret = ioctl(disk, BLKPG, &arg);
+		if (ret)
+			usleep(20000);
+	}
+	close(disk);
+	for (int i = 0; i < 50 && op == BLKPG_ADD_PARTITION && access("/dev/pmem0p1", F_OK); i++)
+		usleep(20000);
+	return ret;
+}
+
+/* A partition begins somewhere in the dax device: offsets are its own nevertheless. */
+static void test_partition(void)
+{
+	struct tarnfs_reserve_item item = { .type = TARNFS_TYPE_FILE, .size = 4 * MIB };
+	const char *disk = device;
+	unsigned long long disk_size = device_size;
+	struct {
+		struct fiemap map;
+		struct fiemap_extent extent[1];
+	} fm = { .map = { .fm_length = ~0ULL, .fm_extent_count = 1 } };
+	int dir, set, fd, meta, at;
+	unsigned char *map;
+
+	is(partition(BLKPG_ADD_PARTITION, 65 * MIB, 64 * MIB), 0, "a partition at 65 MiB");
+	device = "/dev/pmem0p1";
+	refused("meta", EINVAL, "not a multiple of 2 MiB", "mount of it");
+	device = disk;
+	is(partition(BLKPG_DEL_PARTITION, 0, 0), 0, "partition deleted");
+	is(partition(BLKPG_ADD_PARTITION, 64 * MIB, 64 * MIB), 0, "a partition at 64 MiB");
+	device = "/dev/pmem0p1";
+	device_size = 64 * MIB;
+	write_super(good_super(), true);
+	dir = mount_again("role=master");
+	fails(dir, 0, "mount of it");
+	if (dir < 0)
+		return;
+	is(status_of(dir).dev_size, 64 * MIB, "STATUS: its size");
+	add_op(TARNFS_OP_DIRECTORY, 1, 1, "");
+	must(apply(dir, TARNFS_APPLY_STAGE), "stage");
+	must(apply(dir, TARNFS_APPLY_AT_END), "AT_END");
+	set = reserve(dir, &item, 1);
+	must(set, "RESERVE");
+	fd = reserve_open(set, item.ino);
+	for (at = 0; at < (int)(4 * MIB); at++)
+		scratch[at] = pattern(at);
+	is(pwrite(fd, scratch, 4 * MIB, 0), 4 * MIB, "write of 4 MiB");
+	is(ioctl(fd, FS_IOC_FIEMAP, &fm), 0, "FIEMAP");
+	is(fm.extent[0].fe_physical, item.off, "... is in bytes of the partition");
+	trace_begin();
+	map = mmap(NULL, 4 * MIB, PROT_READ, MAP_SHARED, fd, 0);
+	ok(has_pattern(map, 0, 4 * MIB), "mapped: the right bytes");
+	is(trace_count("dax_pmd_fault_done", "NOPAGE"), 2, "... by 2 faults of 2 MiB");
+	munmap(map, 4 * MIB);
+	close(fd);
+	close(set);
+	close(dir);
+
+	/* the same bytes, seen through the whole disk */
+	device = disk;
+	device_size = disk_size;
+	dir = mount_again("meta,ro");
+	must(dir, "meta mount of the disk");
+	meta = open_meta(dir, 0, NULL);
+	is(pread(meta, scratch, 4096, 64 * MIB + item.off + MIB), 4096, "read of the whole disk there");
+	ok(has_pattern((unsigned char *)scratch, MIB, 4096), "... has the partition's bytes");
+	close(meta);
+	close(dir);
+	is(partition(BLKPG_DEL_PARTITION, 0, 0), 0, "partition deleted");
+}
+
 static void test_unload(void)
 {
 	long ret = -1;
@@ -1692,6 +1773,7 @@ int main(int argc, char **argv)
 	is(trace_count("tarnfs_invalidate", "first_use"), 0, "... invalidates nothing");
 	close(fd);
 	close(dir);
+	test_partition();
 	trace_write("events/enable", "0");
 	test_unload();
 
