@@ -169,7 +169,7 @@ echo hanging; sleep 600
 EOF
 both
 judge died "guest death: 122"
-judge hang "hang: 124" 'hanging'
+judge hang "hang: 124"
 
 # One boot of two hosts for everything that takes two.
 mkdir "$work/disk"

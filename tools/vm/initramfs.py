@@ -13,6 +13,7 @@ import re
 import stat
 import subprocess
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -146,8 +147,17 @@ def cached(cache, name, key, build):
     """The file of a cached piece; build(tree) fills it when the key is new."""
     folder = os.path.join(cache, "initramfs")
     path = os.path.join(folder, f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.cpio")
-    if not os.path.exists(path):
+    try:
+        os.utime(path)
+    except FileNotFoundError:
         os.makedirs(folder, exist_ok=True)
+        for old in os.listdir(folder):          # what nobody used for a week goes
+            old = os.path.join(folder, old)
+            try:
+                if os.path.getmtime(old) < time.time() - 7 * 86400:
+                    os.unlink(old)
+            except FileNotFoundError:
+                pass                            # another run was faster
         tree = Tree()
         build(tree)
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as out:
