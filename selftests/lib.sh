@@ -137,6 +137,7 @@ make_tree() {
 make_deep() {
 	t_name200=$(printf '%0200d' 1)
 	t_path=
+	# shellcheck disable=SC2034 # counted, not read
 	for t_i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
 		t_path=$t_path/$t_name200
 	done

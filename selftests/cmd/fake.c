@@ -7,7 +7,8 @@
  *
  * Environment: FAKE_ROOT the directory; FAKE_SPACE bytes in all (ENOSPC from
  * RESERVE past it); FAKE_RACE name: the first commit finds that this file was
- * just created by somebody else; FAKE_LOG records left in the log.
+ * just created by somebody else; FAKE_LOG records left in the log; FAKE_DURING
+ * a shell command that runs once the first file's copy has begun.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -171,9 +172,13 @@ int tarn_reserve_files(struct tarn_session *s, struct tarn_reservation *r, struc
 int tarn_reserve_open_file(struct tarn_session *s, struct tarn_reservation *r, size_t i, struct tarn_err *err)
 {
 	int fd = open(root(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+	const char *during = getenv("FAKE_DURING");
 
 	(void)s;
 	(void)err;
+	if (during && system(during))
+		abort();
+	unsetenv("FAKE_DURING");
 	if (!r->news[i].item.size)
 		abort();
 	set.files[r->news[i].item.ino % TARNFS_BATCH_MAX] = dup(fd);

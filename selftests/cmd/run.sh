@@ -28,7 +28,7 @@ field() {
 	sed -n "s/^  $1  *//p"
 }
 
-plan 183
+plan 192
 
 # ---- help, versions, unknown options ----
 for c in mkfs.tarnfs mount.tarnfs umount.tarnfs tarnfs; do
@@ -189,12 +189,21 @@ refuse "... the top one" 0 "^16 files, 4 directories" env FAKE_RACE=race3 "$fake
 mkfifo src/fifo
 refuse "a fifo is skipped, the rest copied" 1 "^16 files, 6 directories" "$fake" cp -r src "$r/fifo"
 rm src/fifo
-dd if=/dev/zero of=grow bs=1M count=200 2>/dev/null
-(while sleep 0.01; do echo x >>grow; done) &
-writer=$!
-refuse "a source that grows is not copied, the rest is" 1 "^1 files" sh -c "'$fake' cp grow src/tree/size-64 '$r' 2>/dev/null"
-kill $writer
-no "... is not there" test -e "$r/grow"
+# what happens to a source once its copy has begun
+during() {
+	rm -rf changing "$r/changing"
+	cp -a src/tree changing
+	refuse "a source that $1 is not copied, the rest is" 1 "^15 files" \
+		env FAKE_DURING="$2" "$fake" cp -r changing "$r"
+	no "... is not there" test -e "$r/changing/$3"
+}
+# the first file of the tree by name that has bytes is size-1
+during grows "echo x >>changing/size-1" size-1
+during shrinks ": >changing/size-1" size-1
+during "is written in place" "printf y | dd of=changing/size-1 conv=notrunc 2>/dev/null" size-1
+during vanishes "rm changing/size-64" size-64
+during "becomes a link" "ln -sf /etc/passwd changing/size-64" size-64
+during "becomes a fifo" "rm changing/size-64; mkfifo changing/size-64" size-64
 refuse "one of /proc, whose size lies" 1 "more than the 0 bytes" "$fake" cp /proc/version "$r"
 yes "mkdir -p" "$fake" mkdir -p "$r/m/n/o" "$r/m/n/p"
 same "... parents first" "m m/n m/n/o m/n/p" "$(cd "$r" && find m | sort | tr '\n' ' ' | sed 's/ $//')"
