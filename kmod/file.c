@@ -18,8 +18,9 @@
 #include <asm/cacheflush.h>
 #include "tarnfs.h"
 
-/* What is copied without a look at signals: some milliseconds. */
-#define TARNFS_PIECE	(4 * TARNFS_HUGE)
+/* What is copied, and invalidated, without a look at signals: some milliseconds. */
+#define TARNFS_PIECE		(4 * TARNFS_HUGE)
+#define TARNFS_FADVISE_PIECE	(32 * TARNFS_HUGE)
 
 /* ---- cache operations --------------------------------------------------- */
 
@@ -438,8 +439,15 @@ static int tarnfs_fadvise(struct file *file, loff_t start, loff_t len, int advic
 	err = tarnfs_writeback(inode, start, end - 1, TARNFS_FADVISE);
 	if (err)
 		return err;
-	tarnfs_invalidate(tarnfs_sb(inode->i_sb), inode->i_ino, ti->off + start, end - start,
-			  TARNFS_FADVISE);
+	while (start < end) {
+		u64 bytes = min_t(u64, end - start, TARNFS_FADVISE_PIECE);
+
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		tarnfs_invalidate(tarnfs_sb(inode->i_sb), inode->i_ino, ti->off + start, bytes,
+				  TARNFS_FADVISE);
+		start += bytes;
+	}
 	return 0;
 }
 
