@@ -314,6 +314,25 @@ static void claim_race(void **state)
 	assert_true(first_won && other_won);
 }
 
+/* What a host that lost the race left in the mirror is mended by the one that has the page. */
+static void mirror_of_a_loser(void **state)
+{
+	uint64_t mirror = tarn_mirror_line_off(&sb, 1, 0);
+	struct tarn_identity loser = { .nonce = 5, .claims = 2, .state = TARNFS_PAGE_CLAIMED, .host_uuid = { 7 } };
+	struct tarnfs_identity raw;
+	struct tarn_claim claim;
+
+	(void)state;
+	assert_int_equal(tarn_claim_write(h[1].s.media, &sb, &h[1].id, 1, &claim, &err), 0);
+	tarn_identity_encode(&raw, &loser, 1, sb.uuid);
+	memcpy(memory_bytes(mem) + mirror, &raw, 64);
+	recorder_take(h[1].r);
+	assert_int_equal(tarn_claim_check(h[1].s.media, &sb, &claim, &err), 0);
+	assert_ops(h[1].r, "fetch page1.identity\n" "fetch page1.identity\n" "fetch mirror1.identity\n"
+			   "write mirror1.identity\n" "writeback mirror1.identity\n" "fence\n");
+	assert_memory_equal(memory_bytes(mem) + mirror, memory_bytes(mem) + tarn_line_off(&sb, 1, 0), 64);
+}
+
 /* ---- release ---- */
 
 static void release(void **state)
@@ -590,6 +609,7 @@ int main(void)
 		TEST(claim_and_reclaim),
 		TEST(released_never_falls),
 		TEST(claim_race),
+		TEST(mirror_of_a_loser),
 		TEST(release),
 		TEST(release_with_damaged_log),
 		TEST(every_bit),

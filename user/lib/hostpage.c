@@ -391,20 +391,18 @@ static int control_settle(struct tarn_media *m, const struct tarn_super *sb, uin
 	uint64_t page_off = tarn_line_off(sb, page, TARNFS_LINE_CONTROL);
 	uint64_t mirror_off = tarn_mirror_line_off(sb, page, TARNFS_LINE_CONTROL);
 	struct tarn_control in_page, in_mirror;
-	struct tarnfs_control raw;
+	struct tarnfs_control raw, raw_mirror;
 	int page_ret = control_copy(m, sb, page_off, page, &in_page);
 	int mirror_ret = control_copy(m, sb, mirror_off, page, &in_mirror);
 
 	if (page_ret && mirror_ret)
 		return is_bad(page_ret) && is_bad(mirror_ret) ? -EUCLEAN : page_ret;
-	if (page_ret) {
-		tarn_control_encode(&raw, &in_mirror, page, sb->uuid);
-		return tarn_media_store(m, page_off, &raw, sizeof(raw));
-	}
-	if (mirror_ret || memcmp(&in_page, &in_mirror, sizeof(in_page))) {
-		tarn_control_encode(&raw, &in_page, page, sb->uuid);
+	tarn_control_encode(&raw, &in_page, page, sb->uuid);
+	tarn_control_encode(&raw_mirror, &in_mirror, page, sb->uuid);
+	if (page_ret)
+		return tarn_media_store(m, page_off, &raw_mirror, sizeof(raw_mirror));
+	if (mirror_ret || memcmp(&raw, &raw_mirror, sizeof(raw)))
 		return tarn_media_store(m, mirror_off, &raw, sizeof(raw));
-	}
 	return 0;
 }
 
@@ -502,7 +500,7 @@ int tarn_claim_check(struct tarn_media *m, const struct tarn_super *sb, const st
 {
 	struct tarn_identity in_page, in_mirror;
 	uint64_t mirror_off = tarn_mirror_line_off(sb, claim->page, TARNFS_LINE_IDENTITY);
-	struct tarnfs_identity raw;
+	struct tarnfs_identity raw, raw_mirror;
 	int ret = tarn_own_nonce(m, sb, claim, err);
 
 	if (ret)
@@ -512,9 +510,10 @@ int tarn_claim_check(struct tarn_media *m, const struct tarn_super *sb, const st
 	if (ret)
 		return 0;	/* the mirror alone is readable, and ours */
 	ret = identity_copy(m, sb, mirror_off, claim->page, &in_mirror);
-	if (!ret && !memcmp(&in_page, &in_mirror, sizeof(in_page)))
-		return 0;
 	tarn_identity_encode(&raw, &in_page, claim->page, sb->uuid);
+	tarn_identity_encode(&raw_mirror, &in_mirror, claim->page, sb->uuid);
+	if (!ret && !memcmp(&raw, &raw_mirror, sizeof(raw)))
+		return 0;
 	ret = tarn_media_store(m, mirror_off, &raw, sizeof(raw));
 	if (ret)
 		return tarn_fail(err, -ret, "host page %u: mirror at device offset 0x%" PRIx64 ": %s", claim->page,

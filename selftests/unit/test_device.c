@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * From a path to a device or an image; each thing that is none of them is
+ * refused with what it is. (Real devices and mounts are tested in guests.)
+ */
+#include "internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char image[] = "/tmp/tarn-image-XXXXXX";
+static int image_fd;
+
+static int setup(void **state)
+{
+	(void)state;
+	image_fd = mkstemp(image);
+	return image_fd < 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	close(image_fd);
+	return unlink(image);
+}
+
+static void finds(void **state)
+{
+	struct tarn_device d;
+	struct tarn_err err;
+	char path[128];
+
+	(void)state;
+	assert_int_equal(ftruncate(image_fd, 12345), 0);
+	assert_int_equal(tarn_device_find(&d, image, &err), 0);
+	assert_true(d.is_file);
+	assert_int_equal(d.size, 12345);
+	assert_string_equal(d.path, image);
+	assert_string_equal(d.mounted_on, "");
+	assert_false(d.mounted_tarnfs);
+	snprintf(path, sizeof(path), "/tmp/../tmp/./%s", strrchr(image, '/') + 1);
+	assert_int_equal(tarn_device_find(&d, path, &err), 0);
+	assert_string_equal(d.path, image);
+	assert_int_equal(tarn_device_find(&d, "/tmp", &err), -ENOTBLK);
+	assert_int_equal(tarn_device_find(&d, "/nonexistent/pmem0", &err), -ENOENT);
+	assert_non_null(strstr(err.text, "/nonexistent/pmem0"));
+	assert_int_equal(tarn_device_find(&d, "/dev/null", &err), -EOPNOTSUPP);
+	assert_non_null(strstr(err.text, "fsdax"));
+}
+
+/* An image is made and read by the same code as a device. */
+static void image_as_media(void **state)
+{
+	struct tarn_mkfs opt = { .now_sec = 1, .owner_self = 0 };
+	struct tarn_current cur;
+	struct tarn_super sb, back;
+	struct tarn_meta meta;
+	struct tarn_device d;
+	struct tarn_err err;
+	struct tarn_log log;
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(ftruncate(image_fd, 64 << 20), 0);
+	assert_int_equal(tarn_device_find(&d, image, &err), 0);
+	opt.dev_size = d.size;
+	assert_int_equal(tarn_mkfs_plan(&sb, &opt, &err), 0);
+	assert_int_equal(tarn_meta_open(&meta, &d, true, &err), 0);
+	if (tarn_mkfs_write(meta.media, &sb, &opt, &err))
+		fail_msg("%s", err.text);
+	tarn_meta_close(&meta);
+	assert_int_equal(fstat(image_fd, &st), 0);
+	assert_true((uint64_t)st.st_blocks * 512 < 4 << 20);	/* sparse */
+
+	assert_int_equal(tarn_meta_open(&meta, &d, false, &err), 0);
+	assert_int_equal(tarn_super_read(&back, meta.media, meta.dev_size, &err), 0);
+	assert_memory_equal(&sb, &back, sizeof(sb));
+	assert_int_equal(tarn_scan(meta.media, &sb, &cur, NULL, &err), 0);
+	assert_int_equal(tarn_log_open(&log, meta.media, &sb, &cur, &err), 0);
+	assert_int_equal(tarn_media_write(meta.media, 0, "x", 1), -EACCES);
+	/* cut off while it is read: an error with the place, no signal */
+	assert_int_equal(ftruncate(image_fd, 4096), 0);
+	assert_int_equal(tarn_scan(meta.media, &sb, &cur, NULL, &err), -EUCLEAN);
+	assert_int_equal(ftruncate(image_fd, 0), 0);
+	assert_int_equal(tarn_super_read(&back, meta.media, 0, &err), -EIO);
+	assert_non_null(strstr(err.text, "device offset 0x"));
+	tarn_meta_close(&meta);
+	tarn_meta_close(&meta);
+}
+
+static void empty_and_odd_images(void **state)
+{
+	struct tarn_meta meta;
+	struct tarn_super sb;
+	struct tarn_device d;
+	struct tarn_err err;
+
+	(void)state;
+	assert_int_equal(ftruncate(image_fd, 0), 0);
+	assert_int_equal(tarn_device_find(&d, image, &err), 0);
+	assert_int_equal(tarn_meta_open(&meta, &d, true, &err), -ENOSPC);
+	assert_int_equal(ftruncate(image_fd, 4096 + 100), 0);
+	assert_int_equal(tarn_device_find(&d, image, &err), 0);
+	assert_int_equal(tarn_meta_open(&meta, &d, true, &err), 0);
+	assert_int_equal(tarn_super_read(&sb, meta.media, meta.dev_size, &err), -ENODATA);
+	tarn_meta_close(&meta);
+	assert_int_equal(unlink(image), 0);
+	assert_int_equal(tarn_meta_open(&meta, &d, true, &err), -ENOENT);
+	assert_int_equal(close(open(image, O_CREAT | O_RDWR, 0600)), 0);	/* for the teardown */
+}
+
+/* Without the module, or without the right: a sentence with what to do. */
+static void no_module(void **state)
+{
+	static const char *const options[] = { "meta", NULL };
+	struct tarn_err err = { "" };
+	int mntfd, dirfd, ret;
+
+	(void)state;
+	ret = tarn_mount_new("/dev/null", options, &mntfd, &dirfd, &err);
+	assert_true(ret < 0);
+	assert_int_equal(mntfd, -1);
+	assert_int_equal(dirfd, -1);
+	assert_true(err.text[0]);
+	if (ret == -ENODEV)
+		assert_non_null(strstr(err.text, "modprobe tarnfs"));
+}
+
+/* A path that is on no tarnfs. */
+static void no_session(void **state)
+{
+	struct tarn_session s;
+	struct tarn_err err;
+
+	(void)state;
+	assert_int_equal(tarn_session_open(&s, "/tmp", 0, &err), -EMEDIUMTYPE);
+	assert_string_equal(err.text, "/tmp: not on a tarnfs");
+	assert_int_equal(tarn_session_open(&s, image, TARN_OPEN_APPEND, &err), -EMEDIUMTYPE);
+	assert_int_equal(tarn_session_open(&s, "/nonexistent/x", 0, &err), -ENOENT);
+	tarn_session_close(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(finds),
+		cmocka_unit_test(image_as_media),
+		cmocka_unit_test(no_module),
+		cmocka_unit_test(no_session),
+		cmocka_unit_test(empty_and_odd_images),
+	};
+
+	return cmocka_run_group_tests_name("device", tests, setup, teardown);
+}
