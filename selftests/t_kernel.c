@@ -776,12 +776,12 @@ static void test_create(int dir)
 	is(apply_done, 8, "... all done");
 	is(status_of(dir).seq, 108, "STATUS: seq follows");
 	is(status_of(dir).reserved_bytes, 0, "STATUS: nothing is reserved any more");
-	fd = openat(dir, "dir/big", O_RDONLY);
-	fails(fd, 0, "the name is there at once");
 	fstat(big, &sb);
 	is(sb.st_nlink, 1, "the reserved file has a link now");
 	is(sb.st_gid, 7, "... and its group");
 	is(sb.st_mode, S_IFREG | 0644, "... and its mode");
+	fd = openat(dir, "dir/big", O_RDONLY);
+	fails(fd, 0, "the name is there at once");
 	fails(reserve_open(set, items[B].ino), ENOENT, "RESERVE_OPEN after the commit");
 	close(big);
 	close(small);
