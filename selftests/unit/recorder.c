@@ -23,7 +23,7 @@ struct memory {
 	uint8_t bytes[];
 };
 
-struct last {			/* the operation at the end of the list, to join the next one to it */
+struct last { /* the operation at the end of the list, to join the next one to it */
 	char op;		/* 'w' write, 'i' invalidate, 0 none */
 	uint64_t off, end;
 	size_t text;		/* where its line begins */
@@ -80,8 +80,9 @@ uint8_t *memory_bytes(struct memory *mem)
 static void name_line(const struct recorder *r, uint64_t off, char *out, size_t room)
 {
 	static const char *const names[] = {
-		"identity", "control", "window", "status", "quiesce", "contend", "info", "line7",
-		"commit0", "commit1", "commit2", "commit3", "commit4", "commit5", "commit6", "commit7",
+		"identity", "control", "window",  "status",  "quiesce", "contend",
+		"info",	    "line7",   "commit0", "commit1", "commit2", "commit3",
+		"commit4",  "commit5", "commit6", "commit7",
 	};
 	const struct tarn_super *sb = &r->sb;
 	uint64_t pages = (uint64_t)sb->hosts * TARNFS_HOST_STRIDE;
@@ -93,9 +94,11 @@ static void name_line(const struct recorder *r, uint64_t off, char *out, size_t 
 	for (int i = 0; i < 2 && sb->hosts; i++) {
 		uint64_t start = i ? sb->mirror_off : sb->hosts_off, in = off - start;
 
-		if (off < start || in >= pages || in % TARNFS_HOST_STRIDE / TARNFS_LINE >= TARN_ARRAY_SIZE(names))
+		if (off < start || in >= pages ||
+		    in % TARNFS_HOST_STRIDE / TARNFS_LINE >= TARN_ARRAY_SIZE(names))
 			continue;
-		snprintf(out, room, "%s%u.%s", i ? "mirror" : "page", (unsigned int)(in / TARNFS_HOST_STRIDE),
+		snprintf(out, room, "%s%u.%s", i ? "mirror" : "page",
+			 (unsigned int)(in / TARNFS_HOST_STRIDE),
 			 names[in % TARNFS_HOST_STRIDE / TARNFS_LINE]);
 		return;
 	}
@@ -204,12 +207,13 @@ static bool is_publication(const struct recorder *r, uint64_t off, uint64_t len)
 	if (len > TARNFS_LINE || !sb->hosts)
 		return false;
 	for (int i = 0; i < 2; i++) {
-		uint64_t in = off - (i ? sb->mirror_off : sb->hosts_off), line = in % TARNFS_HOST_STRIDE / TARNFS_LINE;
+		uint64_t in = off - (i ? sb->mirror_off : sb->hosts_off),
+			 line = in % TARNFS_HOST_STRIDE / TARNFS_LINE;
 
 		if (in >= (uint64_t)sb->hosts * TARNFS_HOST_STRIDE)
 			continue;
-		return line == TARNFS_LINE_IDENTITY || line == TARNFS_LINE_CONTROL || line == TARNFS_LINE_QUIESCE ||
-		       line >= TARNFS_LINE_COMMIT;
+		return line == TARNFS_LINE_IDENTITY || line == TARNFS_LINE_CONTROL ||
+		       line == TARNFS_LINE_QUIESCE || line >= TARNFS_LINE_COMMIT;
 	}
 	return false;
 }
@@ -287,7 +291,8 @@ static void store(struct recorder *r, uint64_t off, const void *buf, size_t len)
 {
 	not_fresh(r);
 	if (is_publication(r, off, len)) {
-		uint64_t line = first_unsettled(r, len > TARNFS_LINE ? UINT64_MAX : off / TARNFS_LINE);
+		uint64_t line = first_unsettled(r,
+						len > TARNFS_LINE ? UINT64_MAX : off / TARNFS_LINE);
 
 		if (line != UINT64_MAX)
 			fault(r, "not in memory at the next publication", line);
@@ -369,7 +374,8 @@ static int rec_fence(struct tarn_media *m)
 		left--;
 		if (!(r->state[line] & PENDING))
 			continue;
-		memcpy(r->mem->bytes + line * TARNFS_LINE, r->pending + line * TARNFS_LINE, TARNFS_LINE);
+		memcpy(r->mem->bytes + line * TARNFS_LINE, r->pending + line * TARNFS_LINE,
+		       TARNFS_LINE);
 		set_state(r, line, r->state[line] & (uint8_t)~PENDING);
 	}
 	return 0;
@@ -383,7 +389,8 @@ static int rec_invalidate(struct tarn_media *m, uint64_t off, size_t len)
 	record(r, 'i', "invalidate", off, len);
 	not_fresh(r);
 	FOR_LINES(line, off, len) {
-		uint8_t *cached = r->cache + line * TARNFS_LINE, *in_memory = r->mem->bytes + line * TARNFS_LINE;
+		uint8_t *cached = r->cache + line * TARNFS_LINE,
+			*in_memory = r->mem->bytes + line * TARNFS_LINE;
 
 		/* invalidating a dirty line writes it */
 		if (r->state[line] & DIRTY)
@@ -487,7 +494,8 @@ void assert_ops(struct recorder *r, const char *expected)
 		for (; got[at] && got[at] == expected[at]; at++)
 			if (got[at] == '\n')
 				line = at + 1;
-		print_error("operations differ; expected from there:\n%.2000s\ngot:\n%.2000s\n", expected + line, got + line);
+		print_error("operations differ; expected from there:\n%.2000s\ngot:\n%.2000s\n",
+			    expected + line, got + line);
 		fail_msg("order of operations");
 	}
 	assert_no_fault(r);

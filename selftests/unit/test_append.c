@@ -17,7 +17,11 @@
 
 #define MIB (1ULL << 20)
 #define SCAN "fetch page0.control\n" "fetch page1.control\n"
-#define SCAN_IDS "fetch page0.identity\n" "fetch page0.control\n" "fetch page1.identity\n" "fetch page1.control\n"
+#define SCAN_IDS \
+	"fetch page0.identity\n" \
+	"fetch page0.control\n" \
+	"fetch page1.identity\n" \
+	"fetch page1.control\n"
 #define OURS "fetch super 512\n" "fetch page0.identity\n"
 #define LOG_OPEN "invalidate page0.commit0\n" "read64 page0.commit0\n" "fetch area0+0 256\n"
 
@@ -67,7 +71,10 @@ static int64_t replay(struct testhost *host)
 
 static struct tarn_new new_file(const char *name, uint64_t size)
 {
-	return (struct tarn_new){ .item = { .type = TARNFS_TYPE_FILE, .size = size }, .parent = 1, .name = name, .mode = 0644 };
+	return (struct tarn_new){ .item = { .type = TARNFS_TYPE_FILE, .size = size },
+				  .parent = 1,
+				  .name = name,
+				  .mode = 0644 };
 }
 
 static int create(struct testhost *host, struct tarn_new *news, size_t n)
@@ -104,21 +111,44 @@ static void append_order(void **state)
 	testhost_next_command(&h[0]);
 	assert_int_equal(testhost_create(&h[0], "c", 0, &err), 0);
 	assert_ops(h[0].r,
-		   "RESERVE\n" "lock\n" OURS SCAN LOG_OPEN "fetch area0+256 384\n" SCAN_IDS "APPLY check 1\n"
-		   "write area0+640 128\n" "writeback area0+640 128\n" "fence\n"
-		   "write64 page0.commit0\n" "writeback page0.commit0\n" "fence\n"
-		   SCAN_IDS "APPLY 1\n" "APPLY at-end 0\n" "unlock\n");
+		   "RESERVE\n"
+		   "lock\n" OURS SCAN LOG_OPEN "fetch area0+256 384\n" SCAN_IDS "APPLY check 1\n"
+		   "write area0+640 128\n"
+		   "writeback area0+640 128\n"
+		   "fence\n"
+		   "write64 page0.commit0\n"
+		   "writeback page0.commit0\n"
+		   "fence\n" SCAN_IDS "APPLY 1\n"
+		   "APPLY at-end 0\n"
+		   "unlock\n");
 }
 
 /* A batch is one write, one commit. */
 static void batch_order(void **state)
 {
 	struct tarn_new news[] = {
-		{ .item = { .type = TARNFS_TYPE_DIRECTORY }, .parent = 1, .name = "d", .mode = 01777 },
-		{ .item = { .type = TARNFS_TYPE_DIRECTORY }, .parent_index = 0, .name = "e", .mode = 0755 },
-		{ .item = { .type = TARNFS_TYPE_FILE, .size = 4000 }, .parent_index = 1, .name = "f", .mode = 04755,
-		  .uid = 7, .gid = 8, .mtime_sec = -1, .mtime_nsec = 9, .file_flags = TARNFS_FILE_SHARED_WRITE },
-		{ .item = { .type = TARNFS_TYPE_SYMLINK }, .parent_index = 0, .name = "l", .target = "../x", .mode = 0777 },
+		{ .item = { .type = TARNFS_TYPE_DIRECTORY },
+		  .parent = 1,
+		  .name = "d",
+		  .mode = 01777 },
+		{ .item = { .type = TARNFS_TYPE_DIRECTORY },
+		  .parent_index = 0,
+		  .name = "e",
+		  .mode = 0755 },
+		{ .item = { .type = TARNFS_TYPE_FILE, .size = 4000 },
+		  .parent_index = 1,
+		  .name = "f",
+		  .mode = 04755,
+		  .uid = 7,
+		  .gid = 8,
+		  .mtime_sec = -1,
+		  .mtime_nsec = 9,
+		  .file_flags = TARNFS_FILE_SHARED_WRITE },
+		{ .item = { .type = TARNFS_TYPE_SYMLINK },
+		  .parent_index = 0,
+		  .name = "l",
+		  .target = "../x",
+		  .mode = 0777 },
 	};
 	char *mine, *theirs;
 
@@ -256,8 +286,9 @@ static void no_space(void **state)
 
 	(void)state;
 	assert_int_equal(create(&h[0], &new, 1), -ENOSPC);
-	assert_string_equal(err.text, "big: no space: needed in one piece 5242880 bytes, free 4194304, "
-				      "largest piece 4194304 (from a 2 MiB boundary 4194304)");
+	assert_string_equal(err.text,
+			    "big: no space: needed in one piece 5242880 bytes, free 4194304, "
+			    "largest piece 4194304 (from a 2 MiB boundary 4194304)");
 	assert_nothing_written(&h[0]);
 }
 
@@ -298,7 +329,10 @@ static void many_free(struct tarn_new *news, size_t n)
 	free(news);
 }
 
-/* Exactly full is fine, one over is refused with nothing written, and the reserve stays untouched. */
+/*
+ * Exactly full is fine, one over is refused with nothing written, and the reserve stays
+ * untouched.
+ */
 static void log_exactly_full(void **state)
 {
 	const size_t fits = (USABLE - FIRST_UNITS) / 2;
@@ -330,7 +364,9 @@ static void log_exactly_full(void **state)
 
 static void put_control(uint16_t page, uint8_t control_state, uint64_t generation)
 {
-	struct tarn_control c = { .generation = generation, .state = control_state, .area_off = sb.area[1].off,
+	struct tarn_control c = { .generation = generation,
+				  .state = control_state,
+				  .area_off = sb.area[1].off,
 				  .area_len = sb.area[1].len };
 	struct tarnfs_control raw;
 
@@ -343,7 +379,9 @@ static void put_control(uint16_t page, uint8_t control_state, uint64_t generatio
 
 static void put_nonce(uint16_t page, uint64_t nonce)
 {
-	struct tarn_identity id = { .nonce = nonce, .state = TARNFS_PAGE_CLAIMED, .host_uuid = { 1 }, .claims = 9 };
+	struct tarn_identity id = {
+		.nonce = nonce, .state = TARNFS_PAGE_CLAIMED, .host_uuid = { 1 }, .claims = 9
+	};
 	struct tarnfs_identity raw;
 
 	tarn_identity_encode(&raw, &id, page, sb.uuid);
@@ -363,7 +401,10 @@ static void sealed_before(void **state)
 	assert_int_equal(testhost_create(&h[0], "a", 0, &err), 0);
 }
 
-/* A nonce that is not ours: this host was fenced, or has a twin. The mount ends before anything is stored. */
+/*
+ * A nonce that is not ours: this host was fenced, or has a twin. The mount ends before
+ * anything is stored.
+ */
 static void fenced_before(void **state)
 {
 	(void)state;
@@ -452,7 +493,10 @@ static void sealed_during_commit(void **state)
 	assert_int_not_equal(testkernel_lookup(h[0].t, "/a"), 0);
 }
 
-/* It lost its place while it wrote: the mount ends before a reservation is flushed over another's files. */
+/*
+ * It lost its place while it wrote: the mount ends before a reservation is flushed over
+ * another's files.
+ */
 static void taken_over_during_commit(void **state)
 {
 	struct at at = { "write64", 0, take_over };
@@ -506,7 +550,10 @@ static void watch_was_first(void **state)
 	assert_no_fault(h[0].r);
 }
 
-/* The kernel fails after the commit: the sentence says what is true, and the next replay shows it. */
+/*
+ * The kernel fails after the commit: the sentence says what is true, and the next replay
+ * shows it.
+ */
 static void apply_fails(void **state)
 {
 	(void)state;
@@ -552,7 +599,10 @@ static void poisoned_commit_word(void **state)
 
 /* ---- killed ---- */
 
-/* Runs `tarnfs creat a` in a process that is killed at that point; its kernel and its caches stay. */
+/*
+ * Runs `tarnfs creat a` in a process that is killed at that point; its kernel and its
+ * caches stay.
+ */
 static void create_and_die(const char *point, const char *name)
 {
 	int fds[2], status;
@@ -625,7 +675,12 @@ static void killed_at_each_point(void **state)
 static void readonly_record(void **state)
 {
 	uint8_t buf[128] = { 0 };
-	struct tarn_rec rec = { .type = TARNFS_REC_DIRECTORY, .seq = 1, .ino = 16, .parent = 1, .name = "x", .name_len = 1 };
+	struct tarn_rec rec = { .type = TARNFS_REC_DIRECTORY,
+				.seq = 1,
+				.ino = 16,
+				.parent = 1,
+				.name = "x",
+				.name_len = 1 };
 	struct tarnfs_record *head = (struct tarnfs_record *)buf;
 	uint64_t word, generation = htole64(1);
 	uint16_t host = 0;

@@ -80,7 +80,8 @@ static void on_segv(int sig, siginfo_t *si, void *context)
 	*rip += (greg_t)len;
 }
 
-static void check_range(void (*op)(const void *addr, size_t len), const char *name, size_t at, size_t len)
+static void check_range(void (*op)(const void *addr, size_t len), const char *name, size_t at,
+			size_t len)
 {
 	uintptr_t first = (uintptr_t)(region + at) & ~63UL, end = (uintptr_t)(region + at) + len;
 	size_t n = 0;
@@ -141,7 +142,8 @@ static unsigned int count_fences(void (*fn)(void))
 static void check_set(const struct tarn_cacheops *ops)
 {
 	static const size_t at[] = { 0, 1, 31, 63, 64, 65, 4095, 4096 - 64 };
-	static const size_t len[] = { 0, 1, 2, 62, 63, 64, 65, 66, 127, 128, 129, 4095, 4096, 4097, 8000 };
+	static const size_t len[] = { 0,   1,	2,   62,   63,	 64,   65,  66,
+				      127, 128, 129, 4095, 4096, 4097, 8000 };
 
 	for (size_t i = 0; i < TARN_ARRAY_SIZE(at); i++) {
 		for (size_t j = 0; j < TARN_ARRAY_SIZE(len); j++) {
@@ -195,8 +197,9 @@ static bool check_build(const char *compiler, const char *level)
 		return false;
 	assert_non_null(mkdtemp(dir));
 	snprintf(so, sizeof(so), "%s/cacheops.so", dir);
-	snprintf(command, sizeof(command), "%s -std=gnu11 %s -fPIC -shared -o %s %s/user/lib/cacheops.c", compiler,
-		 level, so, TARN_TOP);
+	snprintf(command, sizeof(command),
+		 "%s -std=gnu11 %s -fPIC -shared -o %s %s/user/lib/cacheops.c", compiler, level, so,
+		 TARN_TOP);
 	if (system(command))
 		fail_msg("%s", command);
 	handle = dlopen(so, RTLD_NOW | RTLD_LOCAL);
@@ -240,7 +243,8 @@ static void chosen_by_cpuid(void **state)
 	fclose(f);
 	assert_string_equal(tarn_cacheops()->writeback_name, strstr(line, " clwb") ? "clwb" :
 			    strstr(line, " clflushopt") ? "clflushopt" : "clflush");
-	assert_string_equal(tarn_cacheops()->invalidate_name, strstr(line, " clflushopt") ? "clflushopt" : "clflush");
+	assert_string_equal(tarn_cacheops()->invalidate_name,
+			    strstr(line, " clflushopt") ? "clflushopt" : "clflush");
 	assert_ptr_equal(tarn_cacheops(), tarn_cacheops_nth(0));
 	assert_null(tarn_cacheops_nth(99));
 }

@@ -38,7 +38,8 @@ static void pieces_and_alignment(void **state)
 		buf[i] = (uint8_t)(i * 7 + 3);
 	whole = tarn_crc32c(0, buf, 300);
 	for (size_t cut = 0; cut <= 300; cut++)
-		assert_int_equal(tarn_crc32c(tarn_crc32c(0, buf, cut), buf + cut, 300 - cut), whole);
+		assert_int_equal(tarn_crc32c(tarn_crc32c(0, buf, cut), buf + cut, 300 - cut),
+				 whole);
 	for (size_t shift = 1; shift < 8; shift++) {
 		memmove(buf + shift, buf + shift - 1, 300);
 		assert_int_equal(tarn_crc32c(0, buf + shift, 300), whole);

@@ -112,7 +112,7 @@ static void empty_and_odd_images(void **state)
 	tarn_meta_close(&meta);
 	assert_int_equal(unlink(image), 0);
 	assert_int_equal(tarn_meta_open(&meta, &d, true, &err), -ENOENT);
-	assert_int_equal(close(open(image, O_CREAT | O_RDWR, 0600)), 0);	/* for the teardown */
+	assert_int_equal(close(open(image, O_CREAT | O_RDWR, 0600)), 0); /* for the teardown */
 }
 
 /* Without the module, or without the right: a sentence with what to do. */

@@ -64,7 +64,10 @@ static void by_machine_id(void **state)
 	assert_int_equal(id.boot_id[0], 0x11);
 	assert_int_equal(id.page, -1);
 	assert_true(id.node_name[0]);
-	/* the machine-id itself is on no media, and two file systems do not show that a host is the same */
+	/*
+	 * the machine-id itself is on no media, and two file systems do not show that a host is
+	 * the same
+	 */
 	assert_int_equal(tarn_host_id_from(&other, other_fs, &files, &err), 0);
 	assert_memory_not_equal(id.uuid, other.uuid, 16);
 }
@@ -75,7 +78,8 @@ static void by_config(void **state)
 	struct tarn_err err;
 
 	(void)state;
-	put(config, "# this host\n\n  host = 7   # its page\nuuid=aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee");
+	put(config,
+	    "# this host\n\n  host = 7   # its page\nuuid=aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee");
 	unlink(machine_id);	/* not needed then */
 	assert_int_equal(tarn_host_id_from(&id, fs_uuid, &files, &err), 0);
 	assert_int_equal(id.page, 7);
@@ -95,12 +99,28 @@ static void by_config(void **state)
 static void refused(void **state)
 {
 	static const char *const configs[] = {
-		"host=\n", "host=x\n", "host=-1\n", "host=128\n", "host=1 2\n", "host=99999999999999999999\n", "host\n",
-		"hosts=1\n", "uuid=1\n", "uuid=\n", "uuid=00000000-0000-0000-0000-000000000000\n", "=1\n", "garbage",
+		"host=\n",
+		"host=x\n",
+		"host=-1\n",
+		"host=128\n",
+		"host=1 2\n",
+		"host=99999999999999999999\n",
+		"host\n",
+		"hosts=1\n",
+		"uuid=1\n",
+		"uuid=\n",
+		"uuid=00000000-0000-0000-0000-000000000000\n",
+		"=1\n",
+		"garbage",
 	};
 	static const char *const ids[] = {
-		"", "\n", "uninitialized\n", "0123456789ABCDEF0123456789abcdef\n", "0123456789abcdef0123456789abcde\n",
-		"00000000000000000000000000000000\n", "0123456789abcdef0123456789abcdef0\n",
+		"",
+		"\n",
+		"uninitialized\n",
+		"0123456789ABCDEF0123456789abcdef\n",
+		"0123456789abcdef0123456789abcde\n",
+		"00000000000000000000000000000000\n",
+		"0123456789abcdef0123456789abcdef0\n",
 	};
 	struct tarn_host_id id;
 	struct tarn_err err;

@@ -12,7 +12,11 @@
 
 #define MIB (1ULL << 20)
 #define SCAN "fetch page0.control\n" "fetch page1.control\n"
-#define SCAN_IDS "fetch page0.identity\n" "fetch page0.control\n" "fetch page1.identity\n" "fetch page1.control\n"
+#define SCAN_IDS \
+	"fetch page0.identity\n" \
+	"fetch page0.control\n" \
+	"fetch page1.identity\n" \
+	"fetch page1.control\n"
 
 static struct memory *mem;
 static struct tarn_super sb;
@@ -46,11 +50,13 @@ static struct tarn_identity identity(const struct testhost *host, uint16_t page)
 	return id;
 }
 
-static void choose(struct testhost *host, int wanted, int expect, uint16_t page, bool again, bool settle)
+static void choose(struct testhost *host, int wanted, int expect, uint16_t page, bool again,
+		   bool settle)
 {
 	uint16_t got_page = 99;
 	bool got_again, got_settle;
-	int ret = tarn_claim_choose(host->s.media, &sb, &host->id, wanted, &got_page, &got_again, &got_settle, &err);
+	int ret = tarn_claim_choose(host->s.media, &sb, &host->id, wanted, &got_page, &got_again,
+				    &got_settle, &err);
 
 	assert_int_equal(ret, expect);
 	if (ret)
@@ -62,7 +68,10 @@ static void choose(struct testhost *host, int wanted, int expect, uint16_t page,
 
 /* ---- order of operations ---- */
 
-/* Lines of an older incarnation are gone, fenced, before the new nonce can be seen; the mirror second. */
+/*
+ * Lines of an older incarnation are gone, fenced, before the new nonce can be seen; the
+ * mirror second.
+ */
 static void claim_order(void **state)
 {
 	(void)state;
@@ -75,15 +84,25 @@ static void claim_order(void **state)
 		   "write mirror1.identity\n" "writeback mirror1.identity\n" "fence\n");
 	assert_false(h[1].s.claim.again);
 	assert_int_equal(tarn_claim_check(h[1].s.media, &sb, &h[1].s.claim, &err), 0);
-	assert_ops(h[1].r, "fetch page1.identity\n" "fetch page1.identity\n" "fetch mirror1.identity\n");
+	assert_ops(h[1].r, "fetch page1.identity\n"
+			   "fetch page1.identity\n"
+			   "fetch mirror1.identity\n");
 	/* again: its control lines are looked at too */
 	recorder_reboot(h[1].r);
 	assert_int_equal(tarn_claim_write(h[1].s.media, &sb, &h[1].id, 1, &h[1].s.claim, &err), 0);
-	assert_ops(h[1].r,
-		   "fetch page1.identity\n" "fetch mirror1.identity\n" "fetch page1.control\n" "fetch mirror1.control\n"
-		   "write page1.window 320\n" "writeback page1.window 320\n" "fence\n"
-		   "write page1.identity\n" "writeback page1.identity\n" "fence\n"
-		   "write mirror1.identity\n" "writeback mirror1.identity\n" "fence\n");
+	assert_ops(h[1].r, "fetch page1.identity\n"
+			   "fetch mirror1.identity\n"
+			   "fetch page1.control\n"
+			   "fetch mirror1.control\n"
+			   "write page1.window 320\n"
+			   "writeback page1.window 320\n"
+			   "fence\n"
+			   "write page1.identity\n"
+			   "writeback page1.identity\n"
+			   "fence\n"
+			   "write mirror1.identity\n"
+			   "writeback mirror1.identity\n"
+			   "fence\n");
 	assert_true(h[1].s.claim.again);
 }
 
@@ -101,14 +120,23 @@ static void release_order(void **state)
 		   "invalidate page1.identity 4096\n" "invalidate mirror1.identity 4096\n");
 	/* the master: its log out of its caches, then its last word, then bound */
 	assert_int_equal(tarn_claim_release(h[0].s.media, &sb, &h[0].s.claim, &err), 0);
-	assert_ops(h[0].r,
-		   "fetch page0.identity\n" SCAN_IDS
-		   "invalidate page0.commit0\n" "read64 page0.commit0\n" "fetch area0+0 256\n" "fetch area0+256 128\n"
-		   "invalidate area0+0 1048576\n" "invalidate page0.commit0\n"
-		   "write page0.quiesce\n" "writeback page0.quiesce\n" "fence\n"
-		   "write page0.identity\n" "writeback page0.identity\n" "fence\n"
-		   "write mirror0.identity\n" "writeback mirror0.identity\n" "fence\n"
-		   "invalidate page0.identity 4096\n" "invalidate mirror0.identity 4096\n");
+	assert_ops(h[0].r, "fetch page0.identity\n" SCAN_IDS "invalidate page0.commit0\n"
+			   "read64 page0.commit0\n"
+			   "fetch area0+0 256\n"
+			   "fetch area0+256 128\n"
+			   "invalidate area0+0 1048576\n"
+			   "invalidate page0.commit0\n"
+			   "write page0.quiesce\n"
+			   "writeback page0.quiesce\n"
+			   "fence\n"
+			   "write page0.identity\n"
+			   "writeback page0.identity\n"
+			   "fence\n"
+			   "write mirror0.identity\n"
+			   "writeback mirror0.identity\n"
+			   "fence\n"
+			   "invalidate page0.identity 4096\n"
+			   "invalidate mirror0.identity 4096\n");
 }
 
 static void status_order(void **state)
@@ -135,8 +163,12 @@ static void scan_order(void **state)
 	assert_ops(h[1].r, SCAN_IDS);
 	testhost_mount(&h[0]);
 	assert_int_equal(tarn_page_read(h[1].s.media, &sb, 0, &page, &err), 0);
-	assert_ops(h[1].r, "fetch page0.identity\n" "fetch page0.control\n" "fetch page0.status\n" "fetch page0.quiesce\n"
-			   "fetch page0.contend\n" "fetch page0.info\n");
+	assert_ops(h[1].r, "fetch page0.identity\n"
+			   "fetch page0.control\n"
+			   "fetch page0.status\n"
+			   "fetch page0.quiesce\n"
+			   "fetch page0.contend\n"
+			   "fetch page0.info\n");
 }
 
 /* ---- choosing ---- */
@@ -153,9 +185,11 @@ static void choose_pages(void **state)
 	choose(&h[1], 0, -EUSERS, 0, false, false);	/* bound to another: never */
 	assert_non_null(strstr(err.text, "page 0 bound to a0010203-0405-0607-0809-0a0b0c0d0e0f"));
 	choose(&h[1], 2, -EINVAL, 0, false, false);
+	strcpy(h[1].id.node_name, "a\33[1m");	/* what another host wrote goes to a terminal */
 	testhost_mount(&h[1]);
 	choose(&h[2], -1, -EUSERS, 0, false, false);
-	assert_non_null(strstr(err.text, "page 1 claimed by a1010203-0405-0607-0809-0a0b0c0d0e0f host1"));
+	assert_non_null(
+		strstr(err.text, "page 1 claimed by a1010203-0405-0607-0809-0a0b0c0d0e0f a?[1m"));
 	assert_non_null(strstr(err.text, "--hosts"));
 	choose(&h[2], 1, -EUSERS, 0, false, false);
 	assert_int_equal(tarn_claim_write(h[2].s.media, &sb, &h[2].id, 1, &claim, &err), -EUSERS);
@@ -179,10 +213,13 @@ static void long_list_of_pages(void **state)
 	memset(host.id.node_name, 'n', 47);
 	for (uint16_t i = 0; i < 128; i++) {
 		host.id.uuid[1] = (uint8_t)i;
-		assert_int_equal(tarn_claim_write(host.s.media, &big_sb, &host.id, i, &claim, &err), 0);
+		assert_int_equal(tarn_claim_write(host.s.media, &big_sb, &host.id, i, &claim, &err),
+				 0);
 	}
 	host.id.uuid[1] = 200;
-	assert_int_equal(tarn_claim_choose(host.s.media, &big_sb, &host.id, -1, &page, &again, &settle, &err), -EUSERS);
+	assert_int_equal(tarn_claim_choose(host.s.media, &big_sb, &host.id, -1, &page, &again,
+					   &settle, &err),
+			 -EUSERS);
 	assert_non_null(strstr(err.text, " more; give this host"));
 	testhost_stop(&host);
 	memory_free(big);
@@ -260,7 +297,10 @@ static void released_never_falls(void **state)
 	assert_no_fault(h[1].r);
 }
 
-/* Two hosts write into the same free page, cut into one another at every place: one of them has it, and knows. */
+/*
+ * Two hosts write into the same free page, cut into one another at every place: one of
+ * them has it, and knows.
+ */
 struct race {
 	int left;
 	struct tarn_claim claim;
@@ -300,7 +340,8 @@ static void claim_race(void **state)
 			break;
 		/* both have settled */
 		mine = mine ? -EAGAIN : tarn_claim_check(h[1].s.media, &sb, &claim, &err);
-		theirs = race.ret ? -EAGAIN : tarn_claim_check(h[2].s.media, &sb, &race.claim, &err);
+		theirs = race.ret ? -EAGAIN
+				  : tarn_claim_check(h[2].s.media, &sb, &race.claim, &err);
 		assert_true((mine == 0 && theirs == -EAGAIN) || (mine == -EAGAIN && theirs == 0));
 		first_won |= !mine;
 		other_won |= !theirs;
@@ -318,7 +359,9 @@ static void claim_race(void **state)
 static void mirror_of_a_loser(void **state)
 {
 	uint64_t mirror = tarn_mirror_line_off(&sb, 1, 0);
-	struct tarn_identity loser = { .nonce = 5, .claims = 2, .state = TARNFS_PAGE_CLAIMED, .host_uuid = { 7 } };
+	struct tarn_identity loser = {
+		.nonce = 5, .claims = 2, .state = TARNFS_PAGE_CLAIMED, .host_uuid = { 7 }
+	};
 	struct tarnfs_identity raw;
 	struct tarn_claim claim;
 
@@ -328,9 +371,14 @@ static void mirror_of_a_loser(void **state)
 	memcpy(memory_bytes(mem) + mirror, &raw, 64);
 	recorder_take(h[1].r);
 	assert_int_equal(tarn_claim_check(h[1].s.media, &sb, &claim, &err), 0);
-	assert_ops(h[1].r, "fetch page1.identity\n" "fetch page1.identity\n" "fetch mirror1.identity\n"
-			   "write mirror1.identity\n" "writeback mirror1.identity\n" "fence\n");
-	assert_memory_equal(memory_bytes(mem) + mirror, memory_bytes(mem) + tarn_line_off(&sb, 1, 0), 64);
+	assert_ops(h[1].r, "fetch page1.identity\n"
+			   "fetch page1.identity\n"
+			   "fetch mirror1.identity\n"
+			   "write mirror1.identity\n"
+			   "writeback mirror1.identity\n"
+			   "fence\n");
+	assert_memory_equal(memory_bytes(mem) + mirror,
+			    memory_bytes(mem) + tarn_line_off(&sb, 1, 0), 64);
 }
 
 /* ---- release ---- */
@@ -351,7 +399,8 @@ static void release(void **state)
 	assert_int_equal(page.quiesce.generation, 1);
 	assert_int_equal(page.quiesce.final_seq, 2);
 	assert_int_equal(page.quiesce.final_units, 6 + 2 * 2);
-	assert_int_equal(page.control.state, TARNFS_CONTROL_ACTIVE);	/* it is the master when it comes back */
+	assert_int_equal(page.control.state,
+			 TARNFS_CONTROL_ACTIVE); /* it is the master when it comes back */
 	choose(&h[1], 0, -EUSERS, 0, false, false);
 	choose(&h[0], -1, 0, 0, true, false);
 	/* not twice: the claim is gone */
@@ -443,7 +492,8 @@ static void every_bit(void **state)
 /* The same with a checksum that fits. */
 static void control_fields(void **state)
 {
-	static const struct tarn_control none, active = { .generation = 5, .state = TARNFS_CONTROL_ACTIVE };
+	static const struct tarn_control none,
+		active = { .generation = 5, .state = TARNFS_CONTROL_ACTIVE };
 	struct tarnfs_control raw;
 	struct tarn_control c;
 	struct tarn_current cur;
@@ -474,7 +524,8 @@ static void control_fields(void **state)
 	assert_true(cur.sealed && cur.generation == 1 && cur.host == 0);
 	CASE(active, 0, c.state = TARNFS_CONTROL_SEALING; c.generation = 1);
 	assert_true(cur.sealed);
-	CASE(active, 0, c.next_off = sb.area[2].off; c.next_len = sb.area[2].len; c.next_slot = 7; c.slot = 7);
+	CASE(active, 0, c.next_off = sb.area[2].off; c.next_len = sb.area[2].len; c.next_slot = 7;
+	     c.slot = 7);
 	assert_int_equal(cur.slot, 7);
 	CASE(none, -EUCLEAN, c.generation = 1);
 	CASE(active, -EUCLEAN, c.generation = 0);
@@ -558,9 +609,13 @@ static void torn_line_is_fetched_again(void **state)
 static void control_is_settled(void **state)
 {
 	const struct tarn_control newer = {
-		.generation = 2, .state = TARNFS_CONTROL_ACTIVE, .area_off = sb.area[1].off, .area_len = sb.area[1].len,
+		.generation = 2,
+		.state = TARNFS_CONTROL_ACTIVE,
+		.area_off = sb.area[1].off,
+		.area_len = sb.area[1].len,
 	};
-	uint64_t page = tarn_line_off(&sb, 0, TARNFS_LINE_CONTROL), mirror = tarn_mirror_line_off(&sb, 0, TARNFS_LINE_CONTROL);
+	uint64_t page = tarn_line_off(&sb, 0, TARNFS_LINE_CONTROL),
+		 mirror = tarn_mirror_line_off(&sb, 0, TARNFS_LINE_CONTROL);
 	struct tarnfs_control raw;
 	struct tarn_claim claim;
 

@@ -16,10 +16,24 @@ static const struct tarn_seed seed = { .uuid = { 1, 2, 3 }, .generation = 7, .ho
 static struct tarn_rec file_rec(const char *name)
 {
 	return (struct tarn_rec){
-		.type = TARNFS_REC_FILE, .seq = 42, .batch_index = 1, .batch_left = 2, .ino = 17, .parent = 1,
-		.mtime_sec = -5, .mtime_nsec = 999999999, .uid = 1000, .gid = 0xfffffffe, .mode = 06755,
-		.name = name, .name_len = (uint16_t)strlen(name), .size = 5000, .file_flags = TARNFS_FILE_SHARED_WRITE,
-		.extents = 1, .ext_off = 6 << 20, .ext_len = 8192,
+		.type = TARNFS_REC_FILE,
+		.seq = 42,
+		.batch_index = 1,
+		.batch_left = 2,
+		.ino = 17,
+		.parent = 1,
+		.mtime_sec = -5,
+		.mtime_nsec = 999999999,
+		.uid = 1000,
+		.gid = 0xfffffffe,
+		.mode = 06755,
+		.name = name,
+		.name_len = (uint16_t)strlen(name),
+		.size = 5000,
+		.file_flags = TARNFS_FILE_SHARED_WRITE,
+		.extents = 1,
+		.ext_off = 6 << 20,
+		.ext_len = 8192,
 	};
 }
 
@@ -27,10 +41,27 @@ static void assert_same(const struct tarn_rec *a, const struct tarn_rec *b)
 {
 #define SAME(field) assert_true(a->field == b->field)
 	SAME(type); SAME(class_); SAME(flags); SAME(seq); SAME(batch_index); SAME(batch_left);
-	SAME(ino); SAME(parent); SAME(mtime_sec); SAME(mtime_nsec); SAME(uid); SAME(gid); SAME(mode);
+	SAME(ino);
+	SAME(parent);
+	SAME(mtime_sec);
+	SAME(mtime_nsec);
+	SAME(uid);
+	SAME(gid);
+	SAME(mode);
 	SAME(size); SAME(file_flags); SAME(extents); SAME(ext_off); SAME(ext_len);
-	SAME(directories); SAME(files); SAME(symlinks); SAME(pending_free); SAME(hosts); SAME(others);
-	SAME(host); SAME(host_flags); SAME(nonce); SAME(time); SAME(last_generation); SAME(last_seq); SAME(readonly);
+	SAME(directories);
+	SAME(files);
+	SAME(symlinks);
+	SAME(pending_free);
+	SAME(hosts);
+	SAME(others);
+	SAME(host);
+	SAME(host_flags);
+	SAME(nonce);
+	SAME(time);
+	SAME(last_generation);
+	SAME(last_seq);
+	SAME(readonly);
 #undef SAME
 	assert_memory_equal(a->uuid, b->uuid, sizeof(a->uuid));
 	assert_int_equal(a->name_len, b->name_len);
@@ -85,25 +116,53 @@ static void round_trips(void **state)
 	rec.extents = 0;
 	rec.ext_off = rec.ext_len = 0;
 	round_trip_one(&rec, 2);
-	rec = (struct tarn_rec){ .type = TARNFS_REC_DIRECTORY, .seq = TARNFS_SEQ_MAX, .ino = 16, .parent = 1,
-				 .name = name, .name_len = 255 };
+	rec = (struct tarn_rec){ .type = TARNFS_REC_DIRECTORY,
+				 .seq = TARNFS_SEQ_MAX,
+				 .ino = 16,
+				 .parent = 1,
+				 .name = name,
+				 .name_len = 255 };
 	round_trip_one(&rec, 5);
 	rec.name = "...";
 	rec.name_len = 3;
 	round_trip_one(&rec, 2);
-	rec = (struct tarn_rec){ .type = TARNFS_REC_DIRECTORY, .flags = TARNFS_RECORD_CKPT, .seq = 1, .ino = 1,
-				 .parent = 1, .name = "" };
+	rec = (struct tarn_rec){ .type = TARNFS_REC_DIRECTORY,
+				 .flags = TARNFS_RECORD_CKPT,
+				 .seq = 1,
+				 .ino = 1,
+				 .parent = 1,
+				 .name = "" };
 	round_trip_one(&rec, 1);
-	rec = (struct tarn_rec){ .type = TARNFS_REC_SYMLINK, .seq = 1, .ino = 16, .parent = 1, .name = name,
-				 .name_len = 255, .target = target, .target_len = TARNFS_TARGET_MAX };
+	rec = (struct tarn_rec){ .type = TARNFS_REC_SYMLINK,
+				 .seq = 1,
+				 .ino = 16,
+				 .parent = 1,
+				 .name = name,
+				 .name_len = 255,
+				 .target = target,
+				 .target_len = TARNFS_TARGET_MAX };
 	round_trip_one(&rec, 70);
 	rec.name_len = rec.target_len = 1;
 	round_trip_one(&rec, 2);
-	rec = (struct tarn_rec){ .type = TARNFS_REC_CHECKPOINT_END, .flags = TARNFS_RECORD_CKPT, .seq = 9,
-				 .directories = 1, .files = 2, .symlinks = 3, .pending_free = 4, .hosts = 5, .others = 6 };
+	rec = (struct tarn_rec){ .type = TARNFS_REC_CHECKPOINT_END,
+				 .flags = TARNFS_RECORD_CKPT,
+				 .seq = 9,
+				 .directories = 1,
+				 .files = 2,
+				 .symlinks = 3,
+				 .pending_free = 4,
+				 .hosts = 5,
+				 .others = 6 };
 	round_trip_one(&rec, 1);
-	rec = (struct tarn_rec){ .type = TARNFS_REC_HOST, .seq = 9, .host = 127, .host_flags = TARNFS_HOST_EVICTED,
-				 .nonce = 5, .uuid = { 1 }, .time = 7, .last_generation = 8, .last_seq = 9 };
+	rec = (struct tarn_rec){ .type = TARNFS_REC_HOST,
+				 .seq = 9,
+				 .host = 127,
+				 .host_flags = TARNFS_HOST_EVICTED,
+				 .nonce = 5,
+				 .uuid = { 1 },
+				 .time = 7,
+				 .last_generation = 8,
+				 .last_seq = 9 };
 	round_trip_one(&rec, 2);
 }
 
@@ -163,12 +222,19 @@ static void encode_refuses(void **state)
 	REFUSED(type, TARNFS_REC_UNLINK);
 	REFUSED(type, 0);
 	REFUSED(type, 255);
-	rec = (struct tarn_rec){ .type = TARNFS_REC_SYMLINK, .seq = 1, .ino = 16, .parent = 1, .name = "s", .name_len = 1 };
+	rec = (struct tarn_rec){ .type = TARNFS_REC_SYMLINK,
+				 .seq = 1,
+				 .ino = 16,
+				 .parent = 1,
+				 .name = "s",
+				 .name_len = 1 };
 	assert_int_equal(encode(&rec), -EINVAL);
 	rec.target = "a\0b";
 	rec.target_len = 3;
 	assert_int_equal(encode(&rec), -EINVAL);
-	rec = (struct tarn_rec){ .type = TARNFS_REC_DIRECTORY, .seq = 1, .ino = 1, .parent = 1, .name = "" };
+	rec = (struct tarn_rec){
+		.type = TARNFS_REC_DIRECTORY, .seq = 1, .ino = 1, .parent = 1, .name = ""
+	};
 	assert_int_equal(encode(&rec), -EINVAL);	/* a root outside a checkpoint */
 	rec = (struct tarn_rec){ .type = TARNFS_REC_CHECKPOINT_END, .seq = 1 };
 	assert_int_equal(encode(&rec), -EINVAL);
@@ -179,7 +245,8 @@ static void encode_refuses(void **state)
 static void names(void **state)
 {
 	static const char *const bad[] = { "", ".", "..", "/", "a/b", "/a", "a/", "../a" };
-	static const char *const good[] = { "a", "...", "..a", ".a", "a.", " ", "\n", "\xff\xfe", "-" };
+	static const char *const good[] = { "a", "...", "..a",	    ".a", "a.",
+					    " ", "\n",	"\xff\xfe", "-" };
 	char longest[257];
 
 	(void)state;
@@ -288,10 +355,24 @@ static void every_bit_sealed(void **state)
 {
 	struct tarn_rec recs[4] = {
 		file_rec("file with a name that takes three lines"),
-		{ .type = TARNFS_REC_DIRECTORY, .seq = 3, .ino = 16, .parent = 1, .name = "dir", .name_len = 3 },
-		{ .type = TARNFS_REC_SYMLINK, .seq = 3, .ino = 16, .parent = 1, .name = "link", .name_len = 4,
-		  .target = "target", .target_len = 6 },
-		{ .type = TARNFS_REC_CHECKPOINT_END, .flags = TARNFS_RECORD_CKPT, .seq = 3, .directories = 1 },
+		{ .type = TARNFS_REC_DIRECTORY,
+		  .seq = 3,
+		  .ino = 16,
+		  .parent = 1,
+		  .name = "dir",
+		  .name_len = 3 },
+		{ .type = TARNFS_REC_SYMLINK,
+		  .seq = 3,
+		  .ino = 16,
+		  .parent = 1,
+		  .name = "link",
+		  .name_len = 4,
+		  .target = "target",
+		  .target_len = 6 },
+		{ .type = TARNFS_REC_CHECKPOINT_END,
+		  .flags = TARNFS_RECORD_CKPT,
+		  .seq = 3,
+		  .directories = 1 },
 	};
 
 	(void)state;
@@ -305,19 +386,26 @@ static void every_bit_sealed(void **state)
 
 			bad.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
 			seal(&bad);
-			if (tarn_rec_decode(&rec, bad.bytes, bad.len, &seed, &err) || rec.class_ || !tarn_rec_built(rec.type))
+			if (tarn_rec_decode(&rec, bad.bytes, bad.len, &seed, &err) || rec.class_ ||
+			    !tarn_rec_built(rec.type))
 				continue;
 			/* a name may become shorter, and then what follows it is not zero */
 			if (tarn_rec_encode(again.bytes, sizeof(again.bytes), &rec, &seed) ||
 			    memcmp(again.bytes, bad.bytes, bad.len))
-				fail_msg("record %zu, bit %zu of byte %zu: accepted as something else", i, bit % 8, bit / 8);
+				fail_msg("record %zu, bit %zu of byte %zu: accepted as something "
+					 "else",
+					 i, bit % 8, bit / 8);
 		}
 	}
 }
 
 static struct tarn_rec dir_rec(const char *name)
 {
-	return (struct tarn_rec){ .type = TARNFS_REC_DIRECTORY, .seq = 3, .ino = 16, .parent = 1, .name = name,
+	return (struct tarn_rec){ .type = TARNFS_REC_DIRECTORY,
+				  .seq = 3,
+				  .ino = 16,
+				  .parent = 1,
+				  .name = name,
 				  .name_len = (uint16_t)strlen(name) };
 }
 
@@ -353,7 +441,8 @@ static void unknown_types(void **state)
 /* Types of version 1 that are not built are known by name and length. */
 static void unbuilt_types(void **state)
 {
-	static const uint16_t types[] = { TARNFS_REC_UNLINK, TARNFS_REC_RENAME, TARNFS_REC_SETATTR, TARNFS_REC_RECLAIM,
+	static const uint16_t types[] = { TARNFS_REC_UNLINK,	   TARNFS_REC_RENAME,
+					  TARNFS_REC_SETATTR,	   TARNFS_REC_RECLAIM,
 					  TARNFS_REC_PENDING_FREE, TARNFS_REC_DATA_END };
 	struct tarn_rec rec = dir_rec("a"), back;
 
@@ -381,7 +470,9 @@ static void tagged_values(void **state)
 {
 	struct tarn_rec rec = dir_rec("12345678"), back;	/* name ends at 72 */
 	struct raw raw = raw_of(&rec);
-	struct tarnfs_tlv tlv = { .tag = htole16(77), .class = TARNFS_CLASS_IGNORE, .length = htole32(9) };
+	struct tarnfs_tlv tlv = { .tag = htole16(77),
+				  .class = TARNFS_CLASS_IGNORE,
+				  .length = htole32(9) };
 
 	(void)state;
 	memcpy(raw.bytes + 72, &tlv, sizeof(tlv));
@@ -435,7 +526,8 @@ static void hand_put(struct hand *h, const struct tarn_rec *rec)
 {
 	uint8_t *to = memory_bytes(h->mem) + h->log.area_off + (size_t)h->at * TARNFS_LINE;
 
-	assert_int_equal(tarn_rec_encode(to, AREA - (size_t)h->at * TARNFS_LINE, rec, &h->log.seed), 0);
+	assert_int_equal(tarn_rec_encode(to, AREA - (size_t)h->at * TARNFS_LINE, rec, &h->log.seed),
+			 0);
 	h->at += tarn_rec_units(rec);
 }
 
@@ -455,12 +547,18 @@ static void hand_batch(struct hand *h, unsigned int n)
 /* A header and a checkpoint of a root and three directories. */
 static void hand_new(struct hand *h)
 {
-	struct tarn_rec rec = { .type = TARNFS_REC_DIRECTORY, .flags = TARNFS_RECORD_CKPT, .seq = 1, .ino = 1,
-				.parent = 1, .name = "" };
+	struct tarn_rec rec = { .type = TARNFS_REC_DIRECTORY,
+				.flags = TARNFS_RECORD_CKPT,
+				.seq = 1,
+				.ino = 1,
+				.parent = 1,
+				.name = "" };
 
 	memset(h, 0, sizeof(*h));
 	h->mem = memory_new(AREA, 0);
-	h->log = (struct tarn_log){ .seed = seed, .area_len = AREA, .base_seq = 100, .ckpt_records = 5 };
+	h->log = (struct tarn_log){
+		.seed = seed, .area_len = AREA, .base_seq = 100, .ckpt_records = 5
+	};
 	h->at = TARNFS_LOG_HEADER_UNITS;
 	hand_put(h, &rec);
 	for (unsigned int i = 0; i < 3; i++) {
@@ -470,7 +568,10 @@ static void hand_new(struct hand *h)
 		rec.ino = 16 + i;
 		hand_put(h, &rec);
 	}
-	rec = (struct tarn_rec){ .type = TARNFS_REC_CHECKPOINT_END, .flags = TARNFS_RECORD_CKPT, .seq = 5, .directories = 4 };
+	rec = (struct tarn_rec){ .type = TARNFS_REC_CHECKPOINT_END,
+				 .flags = TARNFS_RECORD_CKPT,
+				 .seq = 5,
+				 .directories = 4 };
 	hand_put(h, &rec);
 	h->log.ckpt_units = h->at - TARNFS_LOG_HEADER_UNITS;
 	h->seq = 100;
@@ -536,7 +637,8 @@ static void walk_all(void **state)
 	assert_int_equal(h.seen, 2001);
 	/* not from within the checkpoint */
 	pos = TARNFS_LOG_HEADER_UNITS + 1;
-	assert_int_equal(tarn_log_walk(&h.log, recorder_media(h.r), &pos, see, &h, &h.err), -EINVAL);
+	assert_int_equal(tarn_log_walk(&h.log, recorder_media(h.r), &pos, see, &h, &h.err),
+			 -EINVAL);
 	hand_free(&h);
 }
 
@@ -645,10 +747,15 @@ static void walk_refuses_checkpoints(void **state)
 	CASE(h.log.ckpt_units--;);
 	CASE(h.log.ckpt_units++; hand_batch(&h, 1););
 	/* the root is not first, or comes twice */
-	CASE(memmove(RECORD(4), RECORD(5), (h.at - 5) * TARNFS_LINE); h.at--; h.log.ckpt_units--; h.log.ckpt_records--;);
+	CASE(memmove(RECORD(4), RECORD(5), (h.at - 5) * TARNFS_LINE); h.at--; h.log.ckpt_units--;
+	     h.log.ckpt_records--;);
 	CASE({
-		struct tarn_rec root = { .type = TARNFS_REC_DIRECTORY, .flags = TARNFS_RECORD_CKPT, .seq = 2,
-					 .ino = 1, .parent = 1, .name = "" };
+		struct tarn_rec root = { .type = TARNFS_REC_DIRECTORY,
+					 .flags = TARNFS_RECORD_CKPT,
+					 .seq = 2,
+					 .ino = 1,
+					 .parent = 1,
+					 .name = "" };
 		uint32_t at = h.at;
 
 		h.at = 5;
@@ -686,7 +793,9 @@ static void walk_is_stopped(void **state)
 	hand_new(&h);
 	h.log.units = h.at;
 	h.r = recorder_new(h.mem);
-	assert_int_equal(tarn_log_walk(&h.log, recorder_media(h.r), &pos, stop_at_third, &h, &h.err), -ECANCELED);
+	assert_int_equal(
+		tarn_log_walk(&h.log, recorder_media(h.r), &pos, stop_at_third, &h, &h.err),
+		-ECANCELED);
 	assert_int_equal(h.seen, 3);
 	assert_int_equal(pos, TARNFS_LOG_HEADER_UNITS);
 	hand_free(&h);

@@ -105,7 +105,8 @@ static void only_writable_ranges(void **state)
 		uintptr_t from, to;
 		char perms[5];
 
-		if (!strstr(line, "tarn-media") || sscanf(line, "%lx-%lx %4s", &from, &to, perms) != 3)
+		if (!strstr(line, "tarn-media") ||
+		    sscanf(line, "%lx-%lx %4s", &from, &to, perms) != 3)
 			continue;
 		assert_int_equal(to - from, PAGE);
 		rw += !strcmp(perms, "rw-s");
@@ -119,7 +120,11 @@ static void only_writable_ranges(void **state)
 static void bad_arguments(void **state)
 {
 	static const struct tarn_media_range bad[] = {
-		{ 64, PAGE }, { 0, 100 }, { PAGES * PAGE, PAGE }, { UINT64_MAX << 12, PAGE }, { 0, UINT64_MAX << 12 },
+		{ 64, PAGE },
+		{ 0, 100 },
+		{ PAGES * PAGE, PAGE },
+		{ UINT64_MAX << 12, PAGE },
+		{ 0, UINT64_MAX << 12 },
 	};
 	struct tarn_media *other;
 	int ro;
@@ -131,7 +136,8 @@ static void bad_arguments(void **state)
 	assert_int_equal(tarn_media_map(&other, fd, 0, NULL, 0), -EINVAL);
 	assert_int_equal(tarn_media_map(&other, -1, PAGE, NULL, 0), -EBADF);
 	ro = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-	assert_int_equal(tarn_media_map(&other, ro, PAGE, &(struct tarn_media_range){ 0, PAGE }, 1), -EACCES);
+	assert_int_equal(tarn_media_map(&other, ro, PAGE, &(struct tarn_media_range){ 0, PAGE }, 1),
+			 -EACCES);
 	assert_int_equal(tarn_media_map(&other, ro, PAGE, NULL, 0), 0);
 	tarn_media_close(other);
 	close(ro);
@@ -150,7 +156,8 @@ static void add_call(const char *name, const void *addr, size_t len)
 	if (!base)
 		base = (uintptr_t)addr;
 	if (addr)
-		snprintf(calls + used, sizeof(calls) - used, "%s %lx+%zx;", name, (uintptr_t)addr - base, len);
+		snprintf(calls + used, sizeof(calls) - used, "%s %lx+%zx;", name,
+			 (uintptr_t)addr - base, len);
 	else
 		snprintf(calls + used, sizeof(calls) - used, "%s;", name);
 }
@@ -172,7 +179,8 @@ static void fake_fence(void)
 
 static void reaches_the_cache(void **state)
 {
-	static const struct tarn_cacheops fake = { "a", "b", fake_writeback, fake_invalidate, fake_fence };
+	static const struct tarn_cacheops fake = { "a", "b", fake_writeback, fake_invalidate,
+						   fake_fence };
 	struct tarn_media *mine;
 	char buf[64];
 

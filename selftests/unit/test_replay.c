@@ -59,7 +59,8 @@ static void assert_replay(struct testhost *host, int64_t expect)
 	int64_t n = replay(host);
 
 	if (n != expect)
-		fail_msg("replay: %lld instead of %lld: %s", (long long)n, (long long)expect, err.text);
+		fail_msg("replay: %lld instead of %lld: %s", (long long)n, (long long)expect,
+			 err.text);
 }
 
 static void create(const char *name)
@@ -105,32 +106,46 @@ static void replay_order(void **state)
 	restart();
 	testkernel_recorder(h[1].t, h[1].r);
 	assert_replay(&h[1], 3);
-	assert_ops(h[1].r,
-		   "lock\n" "fetch super 512\n" "fetch page1.identity\n" SCAN LOG_OPEN "fetch area0+256 384\n"
-		   SCAN "APPLY stage 1\n" SCAN "APPLY 2\n" "APPLY at-end 0\n" "unlock\n");
+	assert_ops(h[1].r, "lock\n"
+			   "fetch super 512\n"
+			   "fetch page1.identity\n" SCAN LOG_OPEN "fetch area0+256 384\n" SCAN
+			   "APPLY stage 1\n" SCAN "APPLY 2\n"
+			   "APPLY at-end 0\n"
+			   "unlock\n");
 	/* the same process goes on where it was */
 	create("c");
 	assert_replay(&h[1], 1);
 	assert_ops(h[1].r,
-		   "lock\n" "fetch super 512\n" "fetch page1.identity\n" SCAN LOG_OPEN "fetch area0+640 128\n"
-		   SCAN "APPLY 1\n" "APPLY at-end 0\n" "unlock\n");
+		   "lock\n"
+		   "fetch super 512\n"
+		   "fetch page1.identity\n" SCAN LOG_OPEN "fetch area0+640 128\n" SCAN "APPLY 1\n"
+		   "APPLY at-end 0\n"
+		   "unlock\n");
 	/* another has to find the place */
 	testhost_next_command(&h[1]);
 	create("d");
 	assert_replay(&h[1], 1);
 	assert_ops(h[1].r,
-		   "lock\n" "fetch super 512\n" "fetch page1.identity\n" SCAN LOG_OPEN "fetch area0+256 640\n"
-		   SCAN "APPLY 1\n" "APPLY at-end 0\n" "unlock\n");
+		   "lock\n"
+		   "fetch super 512\n"
+		   "fetch page1.identity\n" SCAN LOG_OPEN "fetch area0+256 640\n" SCAN "APPLY 1\n"
+		   "APPLY at-end 0\n"
+		   "unlock\n");
 	/* nothing new */
 	assert_replay(&h[1], 0);
-	assert_ops(h[1].r,
-		   "lock\n" "fetch super 512\n" "fetch page1.identity\n" SCAN LOG_OPEN "APPLY at-end 0\n" "unlock\n");
+	assert_ops(h[1].r, "lock\n"
+			   "fetch super 512\n"
+			   "fetch page1.identity\n" SCAN LOG_OPEN "APPLY at-end 0\n"
+			   "unlock\n");
 	assert_same_tree(&h[0], &h[1]);
 }
 
 /* ---- the main job ---- */
 
-/* 10,000 files in commits of 1,000; another host has just the same afterwards, at once or step by step. */
+/*
+ * 10,000 files in commits of 1,000; another host has just the same afterwards, at once or
+ * step by step.
+ */
 static void ten_thousand_files(void **state)
 {
 	struct tarn_new *news = calloc(1000, sizeof(*news));
@@ -152,12 +167,18 @@ static void ten_thousand_files(void **state)
 		for (unsigned int i = 0; i < 1000; i++) {
 			snprintf(names[i], sizeof(names[i]), "file %u of %u", i, commit);
 			news[i] = (struct tarn_new){
-				.item = { .type = TARNFS_TYPE_FILE, .size = i % 100 == 7 ? 0 : 4096 }, .parent = 1,
-				.name = names[i], .uid = (uint32_t)next_uid++, .mode = (uint16_t)(i & 07777),
-				.mtime_sec = -(int64_t)i, .mtime_nsec = i,
+				.item = { .type = TARNFS_TYPE_FILE,
+					  .size = i % 100 == 7 ? 0 : 4096 },
+				.parent = 1,
+				.name = names[i],
+				.uid = (uint32_t)next_uid++,
+				.mode = (uint16_t)(i & 07777),
+				.mtime_sec = -(int64_t)i,
+				.mtime_nsec = i,
 			};
 		}
-		if (tarn_reserve_files(&master.s, &r, news, 1000, &err) || tarn_commit(&master.s, &r, &err))
+		if (tarn_reserve_files(&master.s, &r, news, 1000, &err) ||
+		    tarn_commit(&master.s, &r, &err))
 			fail_msg("%s", err.text);
 		tarn_reservation_drop(&master.s, &r);
 		assert_no_fault(master.r);
@@ -187,7 +208,9 @@ static void middle_of_a_batch(void **state)
 	struct tarn_new news[3] = { { .name = "a" }, { .name = "b" }, { .name = "c" } };
 	struct tarn_reservation r = { .set = -1 };
 	struct tarnfs_apply args;
-	struct tarnfs_op op = { .type = TARNFS_OP_DIRECTORY, .parent = 1, .name_len = 1, .mode = 0755 };
+	struct tarnfs_op op = {
+		.type = TARNFS_OP_DIRECTORY, .parent = 1, .name_len = 1, .mode = 0755
+	};
 
 	(void)state;
 	for (int i = 0; i < 3; i++) {
@@ -246,7 +269,9 @@ static void damaged_in_the_middle(void **state)
 /* Any committed byte: a host that starts afresh either fails, or has all of it. */
 static void every_byte(void **state)
 {
-	struct tarn_new link = { .item = { .type = TARNFS_TYPE_SYMLINK }, .parent = 1, .name = "l", .target = "t" };
+	struct tarn_new link = {
+		.item = { .type = TARNFS_TYPE_SYMLINK }, .parent = 1, .name = "l", .target = "t"
+	};
 	struct tarn_reservation r = { .set = -1 };
 	uint64_t end;
 
@@ -314,10 +339,18 @@ static void commit_units(uint32_t units)
 	memcpy(memory_bytes(mem) + tarn_line_off(&sb, 0, TARNFS_LINE_COMMIT), &word, 8);
 }
 
-/* Appends a record of that type and class with the length of a directory's, as a later version might. */
+/*
+ * Appends a record of that type and class with the length of a directory's, as a later
+ * version might.
+ */
 static uint32_t put_type(uint32_t unit, uint64_t seq, uint16_t type, uint8_t class_)
 {
-	struct tarn_rec rec = { .type = TARNFS_REC_DIRECTORY, .seq = seq, .ino = 100, .parent = 1, .name = "x", .name_len = 1 };
+	struct tarn_rec rec = { .type = TARNFS_REC_DIRECTORY,
+				.seq = seq,
+				.ino = 100,
+				.parent = 1,
+				.name = "x",
+				.name_len = 1 };
 	uint8_t buf[128];
 	struct tarnfs_record *head = (struct tarnfs_record *)buf;
 
@@ -332,7 +365,8 @@ static uint32_t put_type(uint32_t unit, uint64_t seq, uint16_t type, uint8_t cla
 
 static uint32_t put_rec(uint32_t unit, const struct tarn_rec *rec)
 {
-	assert_int_equal(tarn_rec_encode(memory_bytes(mem) + log_off(unit), MIB, rec, &h[0].s.log.seed), 0);
+	assert_int_equal(
+		tarn_rec_encode(memory_bytes(mem) + log_off(unit), MIB, rec, &h[0].s.log.seed), 0);
 	return unit + tarn_rec_units(rec);
 }
 
@@ -383,7 +417,9 @@ static void unbuilt_types(void **state)
 		assert_int_not_equal(testkernel_lookup(h[1].t, "/a"), 0);
 	}
 	{
-		struct tarn_rec rec = { .type = TARNFS_REC_HOST, .seq = 2, .host_flags = TARNFS_HOST_EVICTED };
+		struct tarn_rec rec = { .type = TARNFS_REC_HOST,
+					.seq = 2,
+					.host_flags = TARNFS_HOST_EVICTED };
 
 		commit_units(put_rec(FIRST_UNITS + 2, &rec));
 		restart();
@@ -392,11 +428,23 @@ static void unbuilt_types(void **state)
 	}
 }
 
-/* A whole record that contradicts the tree: the kernel refuses it, its place is said, the rest before it stands. */
+/*
+ * A whole record that contradicts the tree: the kernel refuses it, its place is said, the
+ * rest before it stands.
+ */
 static void kernel_refuses(void **state)
 {
-	struct tarn_rec rec = { .type = TARNFS_REC_FILE, .seq = 2, .batch_left = 2, .ino = 50, .parent = 1, .name = "good",
-				.name_len = 4, .size = 1, .extents = 1, .ext_off = sb.data_start + 2 * MIB, .ext_len = 4096 };
+	struct tarn_rec rec = { .type = TARNFS_REC_FILE,
+				.seq = 2,
+				.batch_left = 2,
+				.ino = 50,
+				.parent = 1,
+				.name = "good",
+				.name_len = 4,
+				.size = 1,
+				.extents = 1,
+				.ext_off = sb.data_start + 2 * MIB,
+				.ext_len = 4096 };
 	uint32_t unit = FIRST_UNITS + 2, bad;
 
 	(void)state;
@@ -420,9 +468,11 @@ static void kernel_refuses(void **state)
 		char offset[64];
 
 		assert_replay(&h[1], -EUCLEAN);
-		snprintf(offset, sizeof(offset), "device offset 0x%llx: the kernel refused", (unsigned long long)log_off(bad));
+		snprintf(offset, sizeof(offset), "device offset 0x%llx: the kernel refused",
+			 (unsigned long long)log_off(bad));
 		assert_non_null(strstr(err.text, offset));
-		assert_int_equal(testkernel_lookup(h[1].t, "/evil") + testkernel_lookup(h[1].t, "/last"), 0);
+		assert_int_equal(
+			testkernel_lookup(h[1].t, "/evil") + testkernel_lookup(h[1].t, "/last"), 0);
 		assert_int_not_equal(testkernel_lookup(h[1].t, "/good"), 0);
 		assert_false(testkernel_is_shut(h[1].t));
 	}
@@ -447,10 +497,20 @@ static void put_control(uint16_t page, uint8_t control_state, uint64_t generatio
 /* Generation 2 of host 1, in area 1: a root with another mode and nothing else. */
 static void second_generation(void)
 {
-	struct tarn_log log = { .seed = h[0].s.log.seed, .next_ino = 1000, .ckpt_records = 2, .ckpt_units = 2, .base_seq = 7,
-				.prev_generation = 1, .data_end = sb.data_end };
-	struct tarn_rec rec = { .type = TARNFS_REC_DIRECTORY, .flags = TARNFS_RECORD_CKPT, .seq = 1, .ino = 1, .parent = 1,
-				.name = "", .mode = 0700 };
+	struct tarn_log log = { .seed = h[0].s.log.seed,
+				.next_ino = 1000,
+				.ckpt_records = 2,
+				.ckpt_units = 2,
+				.base_seq = 7,
+				.prev_generation = 1,
+				.data_end = sb.data_end };
+	struct tarn_rec rec = { .type = TARNFS_REC_DIRECTORY,
+				.flags = TARNFS_RECORD_CKPT,
+				.seq = 1,
+				.ino = 1,
+				.parent = 1,
+				.name = "",
+				.mode = 0700 };
 	struct tarnfs_log_header header;
 	uint8_t *at = memory_bytes(mem) + sb.area[1].off;
 	uint64_t word;
@@ -460,7 +520,10 @@ static void second_generation(void)
 	tarn_log_header_encode(&header, &log, 1, 0);
 	memcpy(at, &header, sizeof(header));
 	assert_int_equal(tarn_rec_encode(at + 256, 64, &rec, &log.seed), 0);
-	rec = (struct tarn_rec){ .type = TARNFS_REC_CHECKPOINT_END, .flags = TARNFS_RECORD_CKPT, .seq = 2, .directories = 1 };
+	rec = (struct tarn_rec){ .type = TARNFS_REC_CHECKPOINT_END,
+				 .flags = TARNFS_RECORD_CKPT,
+				 .seq = 2,
+				 .directories = 1 };
 	assert_int_equal(tarn_rec_encode(at + 320, 64, &rec, &log.seed), 0);
 	word = tarn_commit_word(&log.seed, 0, FIRST_UNITS);
 	memcpy(memory_bytes(mem) + tarn_line_off(&sb, 1, TARNFS_LINE_COMMIT), &word, 8);

@@ -14,7 +14,9 @@
 
 static void plan(struct tarn_super *sb, uint64_t dev_size)
 {
-	struct tarn_mkfs opt = { .dev_size = dev_size, .label = "tarn", .now_sec = 1700000000, .now_nsec = 5 };
+	struct tarn_mkfs opt = {
+		.dev_size = dev_size, .label = "tarn", .now_sec = 1700000000, .now_nsec = 5
+	};
 	struct tarn_err err;
 
 	assert_int_equal(tarn_mkfs_plan(sb, &opt, &err), 0);
@@ -317,7 +319,10 @@ static void mkfs_is_read_back(void **state)
 	mkfs_end(&f);
 }
 
-/* Cut at any operation there is no file system, or all of it: the first copy of the superblock comes last. */
+/*
+ * Cut at any operation there is no file system, or all of it: the first copy of the
+ * superblock comes last.
+ */
 struct cut {
 	struct recorder *r;
 	int left;
@@ -352,7 +357,8 @@ static void mkfs_cut_anywhere(void **state)
 		cut.r = f.r;
 		if (!setjmp(cut.env)) {
 			recorder_hook(f.r, cut_hook, &cut);
-			assert_int_equal(tarn_mkfs_write(recorder_media(f.r), &f.sb, &f.opt, &err), 0);
+			assert_int_equal(tarn_mkfs_write(recorder_media(f.r), &f.sb, &f.opt, &err),
+					 0);
 			mkfs_end(&f);
 			break;
 		}
@@ -362,8 +368,10 @@ static void mkfs_cut_anywhere(void **state)
 			struct tarn_current cur;
 			struct tarn_log log;
 
-			assert_int_equal(tarn_scan(recorder_media(other), &back, &cur, NULL, &err), 0);
-			assert_int_equal(tarn_log_open(&log, recorder_media(other), &back, &cur, &err), 0);
+			assert_int_equal(tarn_scan(recorder_media(other), &back, &cur, NULL, &err),
+					 0);
+			assert_int_equal(
+				tarn_log_open(&log, recorder_media(other), &back, &cur, &err), 0);
 		}
 		recorder_free(other);
 		mkfs_end(&f);
@@ -423,7 +431,9 @@ static void probe(void **state)
 		assert_int_equal(tarn_mkfs_probe(&p, m, 16 * MIB, &err), 0);
 		assert_true(p.found && p.valid);
 		assert_int_equal(p.claimed, 1);
-		assert_non_null(strstr(p.pages, "page 1 claimed by 09000000-0000-0000-0000-000000000000 other?[1m"));
+		assert_non_null(
+			strstr(p.pages,
+			       "page 1 claimed by 09000000-0000-0000-0000-000000000000 other?[1m"));
 		memory_bytes(f.mem)[lost] ^= 0xff;
 	}
 	memory_bytes(f.mem)[4096 + 200] ^= 1;

@@ -74,8 +74,8 @@ static int t_status(struct tarn_kernel *k, struct tarnfs_status *st)
 	return 0;
 }
 
-static int t_reserve(struct tarn_kernel *k, struct tarnfs_reserve_item *items, uint32_t count, int *set,
-		     uint32_t *failed)
+static int t_reserve(struct tarn_kernel *k, struct tarnfs_reserve_item *items, uint32_t count,
+		     int *set, uint32_t *failed)
 {
 	struct testkernel *t = to_test(k);
 	int ret;
@@ -116,7 +116,8 @@ static int t_reserve_open(struct tarn_kernel *k, int set, uint64_t ino)
 	return tarn_set_member(&t->tree, &t->sets[set], ino) ? dup(1) : -ENOENT;
 }
 
-static int t_apply(struct tarn_kernel *k, struct tarnfs_apply *args, const struct tarnfs_op *ops, const char *strings)
+static int t_apply(struct tarn_kernel *k, struct tarnfs_apply *args, const struct tarnfs_op *ops,
+		   const char *strings)
 {
 	struct testkernel *t = to_test(k);
 	u32 done = 0;
@@ -128,7 +129,8 @@ static int t_apply(struct tarn_kernel *k, struct tarnfs_apply *args, const struc
 	if (t->hook)
 		t->hook(t->hook_arg, args->flags);
 	if (t->r)
-		recorder_note(t->r, "APPLY%s%s%s %u", args->flags & TARNFS_APPLY_CHECK ? " check" : "",
+		recorder_note(t->r, "APPLY%s%s%s %u",
+			      args->flags & TARNFS_APPLY_CHECK ? " check" : "",
 			      args->flags & TARNFS_APPLY_STAGE ? " stage" : "",
 			      args->flags & TARNFS_APPLY_AT_END ? " at-end" : "", args->count);
 	if (t->shut)
@@ -201,7 +203,8 @@ struct testkernel *testkernel_new(const struct tarn_super *sb)
 	assert_non_null(t);
 	t->kernel.ops = &test_ops;
 	t->sb = *sb;
-	assert_int_equal(tarn_tree_init(&t->tree, sb->data_start, sb->data_end, TARNFS_ROLE_CLIENT), 0);
+	assert_int_equal(tarn_tree_init(&t->tree, sb->data_start, sb->data_end, TARNFS_ROLE_CLIENT),
+			 0);
 	return t;
 }
 
@@ -255,7 +258,8 @@ uint64_t testkernel_lookup(struct testkernel *t, const char *path)
 
 		if (!len)
 			break;
-		node = node->type == TARNFS_TYPE_DIRECTORY ? tarn_lookup(&t->tree, node, path, len) : NULL;
+		node = node->type == TARNFS_TYPE_DIRECTORY ? tarn_lookup(&t->tree, node, path, len)
+							   : NULL;
 		path += len;
 	}
 	return node ? node->ino : 0;
@@ -276,20 +280,25 @@ char *testkernel_dump(struct testkernel *t)
 	FILE *f = open_memstream(&text, &len);
 
 	assert_non_null(f);
-	fprintf(f, "seq %llu files %llu directories %llu symlinks %llu free %llu\n", (unsigned long long)t->tree.seq,
-		(unsigned long long)t->tree.files, (unsigned long long)t->tree.directories,
-		(unsigned long long)t->tree.symlinks,
-		(unsigned long long)(t->tree.free_bytes + t->tree.reserved_bytes + t->tree.limbo_bytes));
+	fprintf(f, "seq %llu files %llu directories %llu symlinks %llu free %llu\n",
+		(unsigned long long)t->tree.seq, (unsigned long long)t->tree.files,
+		(unsigned long long)t->tree.directories, (unsigned long long)t->tree.symlinks,
+		(unsigned long long)(t->tree.free_bytes + t->tree.reserved_bytes +
+				     t->tree.limbo_bytes));
 	for (u64 ino = 1; ino < t->tree.next_ino; ino++) {
 		const struct tarn_node *n = tarn_find(&t->tree, ino);
 
 		if (!n || n->state != TARN_NODE_LIVE)
 			continue;
-		fprintf(f, "%llu %u in %llu '%s' size %llu at %llu+%llu mode %o %u:%u %lld.%u flags %u%s%s\n",
-			(unsigned long long)n->ino, n->type, (unsigned long long)n->parent->ino, n->name,
-			(unsigned long long)n->size, (unsigned long long)n->extent.off, (unsigned long long)n->extent.len,
-			n->mode, n->uid, n->gid, (long long)n->mtime_sec, n->mtime_nsec, n->file_flags,
-			n->type == TARNFS_TYPE_SYMLINK ? " -> " : "", n->type == TARNFS_TYPE_SYMLINK ? n->target : "");
+		fprintf(f,
+			"%llu %u in %llu '%s' size %llu at %llu+%llu mode %o %u:%u %lld.%u flags "
+			"%u%s%s\n",
+			(unsigned long long)n->ino, n->type, (unsigned long long)n->parent->ino,
+			n->name, (unsigned long long)n->size, (unsigned long long)n->extent.off,
+			(unsigned long long)n->extent.len, n->mode, n->uid, n->gid,
+			(long long)n->mtime_sec, n->mtime_nsec, n->file_flags,
+			n->type == TARNFS_TYPE_SYMLINK ? " -> " : "",
+			n->type == TARNFS_TYPE_SYMLINK ? n->target : "");
 	}
 	fclose(f);
 	return text;
@@ -356,7 +365,8 @@ static int serve_apply(struct testkernel *t, int fd, struct message *msg)
 	char *strings = malloc(msg->args.strings_len + 1);
 	int ret = -1;
 
-	if (get(fd, ops, msg->args.count * sizeof(*ops)) && get(fd, strings, msg->args.strings_len)) {
+	if (get(fd, ops, msg->args.count * sizeof(*ops)) &&
+	    get(fd, strings, msg->args.strings_len)) {
 		msg->ret = t_apply(&t->kernel, &msg->args, ops, strings);
 		put(fd, msg, sizeof(*msg));
 		ret = 0;
@@ -432,8 +442,8 @@ static int p_status(struct tarn_kernel *k, struct tarnfs_status *st)
 	return ret;
 }
 
-static int p_reserve(struct tarn_kernel *k, struct tarnfs_reserve_item *items, uint32_t count, int *set,
-		     uint32_t *failed)
+static int p_reserve(struct tarn_kernel *k, struct tarnfs_reserve_item *items, uint32_t count,
+		     int *set, uint32_t *failed)
 {
 	int fd = ((struct proxy *)k)->fd;
 	struct message msg = { .call = RESERVE, .count = count };
@@ -454,7 +464,8 @@ static void p_release(struct tarn_kernel *k, int set)
 	ask(k, &msg);
 }
 
-static int p_apply(struct tarn_kernel *k, struct tarnfs_apply *args, const struct tarnfs_op *ops, const char *strings)
+static int p_apply(struct tarn_kernel *k, struct tarnfs_apply *args, const struct tarnfs_op *ops,
+		   const char *strings)
 {
 	int fd = ((struct proxy *)k)->fd;
 	struct message msg = { .call = APPLY, .args = *args };
@@ -521,7 +532,8 @@ struct tarn_kernel *testkernel_proxy(int fd)
 
 const uint8_t test_owner[16] = { 0xa0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
 
-struct memory *test_mkfs(struct tarn_super *sb, uint32_t hosts, uint64_t area, uint64_t data, const uint8_t *owner)
+struct memory *test_mkfs(struct tarn_super *sb, uint32_t hosts, uint64_t area, uint64_t data,
+			 const uint8_t *owner)
 {
 	struct tarn_mkfs opt = {
 		.dev_size = tarn_round_up(TARNFS_LOG_OFF + TARNFS_AREAS * area, TARNFS_HUGE) + data,
@@ -604,8 +616,11 @@ void testhost_next_command(struct testhost *h)
 int testhost_create(struct testhost *h, const char *name, uint64_t size, struct tarn_err *err)
 {
 	struct tarn_new new = {
-		.item = { .type = TARNFS_TYPE_FILE, .size = size }, .parent = TARNFS_INO_ROOT, .name = name,
-		.mtime_sec = 1700000001, .mode = 0644,
+		.item = { .type = TARNFS_TYPE_FILE, .size = size },
+		.parent = TARNFS_INO_ROOT,
+		.name = name,
+		.mtime_sec = 1700000001,
+		.mode = 0644,
 	};
 	struct tarn_reservation r = { .set = -1 };
 	int ret = tarn_reserve_files(&h->s, &r, &new, 1, err);

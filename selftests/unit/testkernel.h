@@ -33,7 +33,10 @@ struct tarn_kernel *testkernel_proxy(int fd);
 uint64_t testkernel_lookup(struct testkernel *t, const char *path);
 /* Fails the test when the tree is inconsistent. */
 void testkernel_verify(struct testkernel *t);
-/* Everything in the tree, a line a node in order of inode numbers: compares two hosts. The caller frees it. */
+/*
+ * Everything in the tree, a line a node in order of inode numbers: compares two hosts. The
+ * caller frees it.
+ */
 char *testkernel_dump(struct testkernel *t);
 bool testkernel_is_shut(const struct testkernel *t);
 
@@ -48,8 +51,12 @@ struct testhost {
 	struct tarn_host_id id;
 };
 
-/* mkfs into a new memory: hosts pages, area bytes a log, data bytes of data (none of it is simulated). */
-struct memory *test_mkfs(struct tarn_super *sb, uint32_t hosts, uint64_t area, uint64_t data, const uint8_t *owner);
+/*
+ * mkfs into a new memory: hosts pages, area bytes a log, data bytes of data (none of it is
+ * simulated).
+ */
+struct memory *test_mkfs(struct tarn_super *sb, uint32_t hosts, uint64_t area, uint64_t data,
+			 const uint8_t *owner);
 /* A host named by n, with an empty cache and a fresh kernel. */
 void testhost_start(struct testhost *h, struct memory *mem, const struct tarn_super *sb, int n);
 /* Claims a page and replays, as mount.tarnfs does; fails the test when that fails. */

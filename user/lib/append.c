@@ -48,7 +48,8 @@ static int check_new(const struct tarn_new *news, size_t i, struct tarn_err *err
 	size_t len = n->name ? strnlen(n->name, TARNFS_NAME_MAX + 1) : 0;
 
 	if (len > TARNFS_NAME_MAX)
-		return tarn_fail(err, ENAMETOOLONG, "%.32s...: a name has at most %d bytes", n->name, TARNFS_NAME_MAX);
+		return tarn_fail(err, ENAMETOOLONG, "%.32s...: a name has at most %d bytes",
+				 n->name, TARNFS_NAME_MAX);
 	if (!n->name || tarn_name_check(n->name, len))
 		return tarn_fail(err, EINVAL, "'%s': not a name of a file", n->name ? n->name : "");
 	switch (n->item.type) {
@@ -59,7 +60,8 @@ static int check_new(const struct tarn_new *news, size_t i, struct tarn_err *err
 		if (!n->target || !*n->target)
 			return tarn_fail(err, ENOENT, "%s: a symlink needs a target", n->name);
 		if (strlen(n->target) > TARNFS_TARGET_MAX)
-			return tarn_fail(err, ENAMETOOLONG, "%s: its target has more than %d bytes", n->name, TARNFS_TARGET_MAX);
+			return tarn_fail(err, ENAMETOOLONG, "%s: its target has more than %d bytes",
+					 n->name, TARNFS_TARGET_MAX);
 		break;
 	default:
 		return tarn_fail(err, EINVAL, "%s: of type %u", n->name, n->item.type);
@@ -67,11 +69,15 @@ static int check_new(const struct tarn_new *news, size_t i, struct tarn_err *err
 	if (!is_file(n) && n->item.size)
 		return tarn_fail(err, EINVAL, "%s: only a file has a size", n->name);
 	if (n->item.size > TARNFS_SIZE_MAX)
-		return tarn_fail(err, EFBIG, "%s: %" PRIu64 " bytes are too many", n->name, (uint64_t)n->item.size);
+		return tarn_fail(err, EFBIG, "%s: %" PRIu64 " bytes are too many", n->name,
+				 (uint64_t)n->item.size);
 	if (n->mode & ~07777 || n->mtime_nsec > 999999999 || n->file_flags & ~TARNFS_FILE_FLAGS)
 		return tarn_fail(err, EINVAL, "%s: mode, mtime or flags out of range", n->name);
-	if (!n->parent && (n->parent_index >= i || news[n->parent_index].item.type != TARNFS_TYPE_DIRECTORY))
-		return tarn_fail(err, EINVAL, "%s: its directory does not stand before it in the batch", n->name);
+	if (!n->parent &&
+	    (n->parent_index >= i || news[n->parent_index].item.type != TARNFS_TYPE_DIRECTORY))
+		return tarn_fail(err, EINVAL,
+				 "%s: its directory does not stand before it in the batch",
+				 n->name);
 	return 0;
 }
 
@@ -80,7 +86,8 @@ static int check_news(const struct tarn_new *news, size_t count, struct tarn_err
 	if (!count)
 		return tarn_fail(err, EINVAL, "nothing to create");
 	if (count > TARNFS_BATCH_MAX || count > TARNFS_RESERVE_MAX)
-		return tarn_fail(err, E2BIG, "%zu entries: a commit takes at most %d", count, TARNFS_BATCH_MAX);
+		return tarn_fail(err, E2BIG, "%zu entries: a commit takes at most %d", count,
+				 TARNFS_BATCH_MAX);
 	for (size_t i = 0; i < count; i++) {
 		int ret = check_new(news, i, err);
 
@@ -92,8 +99,8 @@ static int check_news(const struct tarn_new *news, size_t count, struct tarn_err
 
 /* ---- reservation ---- */
 
-static int reserve_failed(struct tarn_session *s, const struct tarn_new *news, uint32_t failed, int ret,
-			  struct tarn_err *err)
+static int reserve_failed(struct tarn_session *s, const struct tarn_new *news, uint32_t failed,
+			  int ret, struct tarn_err *err)
 {
 	struct tarnfs_status st;
 
@@ -101,25 +108,33 @@ static int reserve_failed(struct tarn_session *s, const struct tarn_new *news, u
 	case -ENOSPC:
 		if (s->kernel->ops->status(s->kernel, &st))
 			return tarn_fail(err, ENOSPC, "%s: no space for it", news[failed].name);
-		return tarn_fail(err, ENOSPC, "%s: no space: needed in one piece %" PRIu64 " bytes, free %" PRIu64
-				 ", largest piece %" PRIu64 " (from a 2 MiB boundary %" PRIu64 ")", news[failed].name,
-				 tarn_round_up(news[failed].item.size, TARNFS_BLOCK), (uint64_t)st.free_bytes,
-				 (uint64_t)st.largest_free, (uint64_t)st.largest_free_huge);
+		return tarn_fail(
+			err, ENOSPC,
+			"%s: no space: needed in one piece %" PRIu64 " bytes, free %" PRIu64
+			", largest piece %" PRIu64 " (from a 2 MiB boundary %" PRIu64 ")",
+			news[failed].name, tarn_round_up(news[failed].item.size, TARNFS_BLOCK),
+			(uint64_t)st.free_bytes, (uint64_t)st.largest_free,
+			(uint64_t)st.largest_free_huge);
 	case -EROFS:
-		return tarn_fail(err, EROFS, "this host is not the master, or the mount is read-only");
+		return tarn_fail(err, EROFS,
+				 "this host is not the master, or the mount is read-only");
 	case -EUNATCH:
-		return tarn_fail(err, EUNATCH, "not mounted by mount.tarnfs: umount it and use mount -t tarnfs");
+		return tarn_fail(err, EUNATCH,
+				 "not mounted by mount.tarnfs: umount it and use mount -t tarnfs");
 	case -EAGAIN:
-		return tarn_fail(err, EAGAIN, "too many entries are reserved and not committed: wait for other commands, or end them");
+		return tarn_fail(err, EAGAIN,
+				 "too many entries are reserved and not committed: wait for other "
+				 "commands, or end them");
 	case -EIO:
-		return tarn_fail(err, EIO, "the file system is shut down: umount it and mount it again");
+		return tarn_fail(err, EIO,
+				 "the file system is shut down: umount it and mount it again");
 	default:
 		return tarn_fail(err, -ret, "RESERVE: %s", strerror(-ret));
 	}
 }
 
-int tarn_reserve_files(struct tarn_session *s, struct tarn_reservation *r, struct tarn_new *news, size_t count,
-		 struct tarn_err *err)
+int tarn_reserve_files(struct tarn_session *s, struct tarn_reservation *r, struct tarn_new *news,
+		       size_t count, struct tarn_err *err)
 {
 	struct tarnfs_reserve_item *items;
 	uint32_t failed = 0;
@@ -149,14 +164,17 @@ int tarn_reserve_files(struct tarn_session *s, struct tarn_reservation *r, struc
 	return ret;
 }
 
-int tarn_reserve_open_file(struct tarn_session *s, struct tarn_reservation *r, size_t i, struct tarn_err *err)
+int tarn_reserve_open_file(struct tarn_session *s, struct tarn_reservation *r, size_t i,
+			   struct tarn_err *err)
 {
 	int fd;
 
 	if (r->set < 0 || i >= r->count || !is_file(&r->news[i]) || !r->news[i].item.size)
 		return tarn_fail(err, EINVAL, "entry %zu has no bytes to write", i);
 	fd = s->kernel->ops->reserve_open(s->kernel, r->set, r->news[i].item.ino);
-	return fd < 0 ? tarn_fail(err, -fd, "%s: opening it before its commit: %s", r->news[i].name, strerror(-fd)) : fd;
+	return fd < 0 ? tarn_fail(err, -fd, "%s: opening it before its commit: %s", r->news[i].name,
+				  strerror(-fd))
+		      : fd;
 }
 
 void tarn_reservation_drop(struct tarn_session *s, struct tarn_reservation *r)
@@ -186,9 +204,12 @@ static int check_room(const struct tarn_log *log, uint64_t units, struct tarn_er
 
 	if (units <= left)
 		return 0;
-	return tarn_fail(err, ENOSPC, "the log is full: %" PRIu64 " bytes of it needed, %" PRIu64 " left of %" PRIu64
-			 " for new files; compaction is not built yet: make the file system with a larger log (mkfs.tarnfs --log-size)",
-			 units * TARNFS_LINE, (uint64_t)left * TARNFS_LINE, (uint64_t)usable * TARNFS_LINE);
+	return tarn_fail(
+		err, ENOSPC,
+		"the log is full: %" PRIu64 " bytes of it needed, %" PRIu64 " left of %" PRIu64
+		" for new files; compaction is not built yet: make the file system with a larger "
+		"log (mkfs.tarnfs --log-size)",
+		units * TARNFS_LINE, (uint64_t)left * TARNFS_LINE, (uint64_t)usable * TARNFS_LINE);
 }
 
 static uint64_t units_of(const struct tarn_new *news, size_t count)
@@ -203,7 +224,8 @@ static uint64_t units_of(const struct tarn_new *news, size_t count)
 	return units;
 }
 
-int tarn_log_room(struct tarn_session *s, const struct tarn_new *news, size_t count, struct tarn_err *err)
+int tarn_log_room(struct tarn_session *s, const struct tarn_new *news, size_t count,
+		  struct tarn_err *err)
 {
 	struct tarn_current cur;
 	struct tarn_log log;
@@ -263,8 +285,8 @@ static void operation_of(struct tarnfs_op *op, const struct tarn_rec *rec, struc
 }
 
 /* Records as they will stand in the log, and the same as operations for the kernel. */
-static int batch_build(struct batch *b, const struct tarn_session *s, const struct tarn_reservation *r,
-		       struct tarn_err *err)
+static int batch_build(struct batch *b, const struct tarn_session *s,
+		       const struct tarn_reservation *r, struct tarn_err *err)
 {
 	size_t strings = 0, at = 0;
 	struct tarn_rec rec;
@@ -294,14 +316,16 @@ static int batch_build(struct batch *b, const struct tarn_session *s, const stru
 		rec.batch_index = (uint16_t)i;
 		rec.batch_left = (uint16_t)(r->count - 1 - i);
 		operation_of(&b->ops[i], &rec, b);
-		if (tarn_rec_encode(b->records + at, (size_t)b->units * TARNFS_LINE - at, &rec, &s->log.seed))
+		if (tarn_rec_encode(b->records + at, (size_t)b->units * TARNFS_LINE - at, &rec,
+				    &s->log.seed))
 			return tarn_fail(err, EINVAL, "%s: cannot be written as a record", n->name);
 		at += (size_t)tarn_rec_units(&rec) * TARNFS_LINE;
 	}
 	return 0;
 }
 
-static int batch_apply(const struct batch *b, struct tarn_session *s, uint32_t flags, uint32_t *done)
+static int batch_apply(const struct batch *b, struct tarn_session *s, uint32_t flags,
+		       uint32_t *done)
 {
 	struct tarnfs_apply args;
 	int ret;
@@ -317,7 +341,8 @@ static int batch_apply(const struct batch *b, struct tarn_session *s, uint32_t f
 }
 
 /* The kernel will not have the batch: nothing was written. */
-static int check_failed(const struct tarn_reservation *r, uint32_t done, int ret, struct tarn_err *err)
+static int check_failed(const struct tarn_reservation *r, uint32_t done, int ret,
+			struct tarn_err *err)
 {
 	const char *name = done < r->count ? r->news[done].name : "?";
 
@@ -327,7 +352,8 @@ static int check_failed(const struct tarn_reservation *r, uint32_t done, int ret
 	case -ENOENT:
 		return tarn_fail(err, ENOENT, "%s: its directory does not exist", name);
 	case -ENOTDIR:
-		return tarn_fail(err, ENOTDIR, "%s: what it should stand in is not a directory", name);
+		return tarn_fail(err, ENOTDIR, "%s: what it should stand in is not a directory",
+				 name);
 	default:
 		return tarn_fail(err, -ret, "%s: refused: %s", name, strerror(-ret));
 	}
@@ -344,15 +370,24 @@ static int check_current(struct tarn_session *s, struct tarn_err *err)
 	if (ret)
 		return ret;
 	if (ids[s->claim.page].bad)
-		return tarn_fail(err, EUCLEAN, "host page %u: its identity is bad: nothing can be appended", s->claim.page);
-	if (ids[s->claim.page].state != TARNFS_PAGE_CLAIMED || ids[s->claim.page].nonce != s->claim.nonce)
-		return tarn_lost(s, err, "host page %u was claimed anew: another host has this one's identity, or it was fenced",
+		return tarn_fail(err, EUCLEAN,
+				 "host page %u: its identity is bad: nothing can be appended",
+				 s->claim.page);
+	if (ids[s->claim.page].state != TARNFS_PAGE_CLAIMED ||
+	    ids[s->claim.page].nonce != s->claim.nonce)
+		return tarn_lost(s, err,
+				 "host page %u was claimed anew: another host has this one's "
+				 "identity, or it was fenced",
 				 s->claim.page);
 	if (log->seed.host != s->claim.page)
-		return tarn_fail(err, EROFS, "this host is not the master: host page %u holds the log", log->seed.host);
+		return tarn_fail(err, EROFS,
+				 "this host is not the master: host page %u holds the log",
+				 log->seed.host);
 	/* What it has reserved must not be written back over another master's files. */
 	if (cur.host != s->claim.page)
-		return tarn_lost(s, err, "this host was the master and another took over: host page %u holds generation %" PRIu64,
+		return tarn_lost(s, err,
+				 "this host was the master and another took over: host page %u "
+				 "holds generation %" PRIu64,
 				 cur.host, cur.generation);
 	if (cur.sealed || cur.generation != log->seed.generation || cur.host != log->seed.host ||
 	    cur.slot != log->slot || cur.area_off != log->area_off)
@@ -360,8 +395,12 @@ static int check_current(struct tarn_session *s, struct tarn_err *err)
 	return 0;
 }
 
-/* Brings the kernel to the end of the log and the batch to what follows it: nothing is written yet. */
-static int prepare(struct batch *b, struct tarn_session *s, struct tarn_reservation *r, struct tarn_err *err)
+/*
+ * Brings the kernel to the end of the log and the batch to what follows it: nothing is
+ * written yet.
+ */
+static int prepare(struct batch *b, struct tarn_session *s, struct tarn_reservation *r,
+		   struct tarn_err *err)
 {
 	uint32_t done;
 	int ret;
@@ -377,7 +416,9 @@ static int prepare(struct batch *b, struct tarn_session *s, struct tarn_reservat
 		if (ret)
 			return ret;
 		if (s->readonly)
-			return tarn_fail(err, EROFS, "the log has records of a newer tarnfs, which allow reading alone");
+			return tarn_fail(
+				err, EROFS,
+				"the log has records of a newer tarnfs, which allow reading alone");
 		batch_free(b);
 		ret = batch_build(b, s, r, err);
 		if (!ret)
@@ -388,13 +429,18 @@ static int prepare(struct batch *b, struct tarn_session *s, struct tarn_reservat
 		if (ret != -ESTALE)
 			return ret ? check_failed(r, done, ret, err) : 0;
 	}
-	return tarn_fail(err, EBUSY, "the log changed hands at each of %d attempts to append: try again", TRIES);
+	return tarn_fail(err, EBUSY,
+			 "the log changed hands at each of %d attempts to append: try again",
+			 TRIES);
 }
 
 static int unknown(struct tarn_err *err, const char *why)
 {
-	return tarn_fail(err, EINPROGRESS, "%s: whether the new entries exist is known after the next replay (tarnfs logplay, "
-			 "or umount and mount)", why);
+	return tarn_fail(
+		err, EINPROGRESS,
+		"%s: whether the new entries exist is known after the next replay (tarnfs logplay, "
+		"or umount and mount)",
+		why);
 }
 
 /* Records, fence, commit word, fence. */
@@ -412,15 +458,19 @@ static int write_batch(const struct batch *b, struct tarn_session *s, struct tar
 	if (!ret)
 		ret = tarn_media_fence(s->media);
 	if (ret)
-		return tarn_fail(err, -ret, "log at device offset 0x%" PRIx64 ": cannot be written: %s; nothing was committed",
+		return tarn_fail(err, -ret,
+				 "log at device offset 0x%" PRIx64
+				 ": cannot be written: %s; nothing was committed",
 				 ret == -EIO ? s->media->bad : off, strerror(-ret));
 	tarn_stop_point("after-records");
 
 	/* the commit point of the whole batch */
 	ret = tarn_media_write64(s->media, commit, tarn_commit_word(&log->seed, log->slot, units));
 	if (ret == -EACCES || ret == -EINVAL)
-		return tarn_fail(err, -ret, "commit word at device offset 0x%" PRIx64 ": cannot be written: %s", commit,
-				 strerror(-ret));
+		return tarn_fail(err, -ret,
+				 "commit word at device offset 0x%" PRIx64
+				 ": cannot be written: %s",
+				 commit, strerror(-ret));
 	if (!ret)
 		ret = tarn_media_writeback(s->media, commit, TARNFS_LINE);
 	if (!ret)
@@ -449,18 +499,23 @@ static int apply_batch(const struct batch *b, struct tarn_session *s, struct tar
 	}
 	/* Another process of this host may have replayed it, whole or in part: that is as good. */
 	n = ret == -ESTALE ? tarn_replay(s, false, err) : ret;
-	if (n >= 0 && s->st.generation == s->log.seed.generation && s->st.log_host == s->log.seed.host &&
-	    s->st.seq >= last)
+	if (n >= 0 && s->st.generation == s->log.seed.generation &&
+	    s->st.log_host == s->log.seed.host && s->st.seq >= last)
 		return 0;
 	if (n >= 0)
 		ret = -ESTALE;
 	else if (ret == -ESTALE)
-		return tarn_fail_prefix(err, (int)n, "the new entries are committed, but not visible on this host yet: ");
-	return tarn_fail(err, -ret, "the new entries are committed, but this host could not apply them (%s): run tarnfs logplay",
+		return tarn_fail_prefix(
+			err, (int)n,
+			"the new entries are committed, but not visible on this host yet: ");
+	return tarn_fail(err, -ret,
+			 "the new entries are committed, but this host could not apply them (%s): "
+			 "run tarnfs logplay",
 			 strerror(-ret));
 }
 
-static int commit_locked(struct batch *b, struct tarn_session *s, struct tarn_reservation *r, struct tarn_err *err)
+static int commit_locked(struct batch *b, struct tarn_session *s, struct tarn_reservation *r,
+			 struct tarn_err *err)
 {
 	int ret = prepare(b, s, r, err);
 
@@ -470,7 +525,8 @@ static int commit_locked(struct batch *b, struct tarn_session *s, struct tarn_re
 		return ret;
 	ret = check_current(s, err);
 	if (ret == -ESTALE)
-		return tarn_fail_prefix(err, ret, "whether the new entries exist is known after the next mount: ");
+		return tarn_fail_prefix(
+			err, ret, "whether the new entries exist is known after the next mount: ");
 	/* A takeover that began before our word was in memory may have missed it. */
 	if (ret)
 		return unknown(err, "a takeover began during the commit");

@@ -26,7 +26,8 @@ static void dax_driver(const char *name, char *out, size_t room)
 	ssize_t len;
 
 	out[0] = '\0';
-	if ((size_t)snprintf(path, sizeof(path), "/sys/bus/dax/devices/%s/driver", name) >= sizeof(path))
+	if ((size_t)snprintf(path, sizeof(path), "/sys/bus/dax/devices/%s/driver", name) >=
+	    sizeof(path))
 		return;
 	len = readlink(path, link, sizeof(link) - 1);
 	if (len <= 0)
@@ -45,11 +46,17 @@ static int refuse_dax_char(const char *path, struct tarn_err *err)
 
 	dax_driver(name, driver, sizeof(driver));
 	if (!strcmp(driver, "kmem"))
-		return tarn_fail(err, ENODEV, "%s is in system-ram mode, used as ordinary memory: "
-				 "daxctl reconfigure-device --mode=devdax %s makes it a DAX device again", path, name);
-	return tarn_fail(err, EOPNOTSUPP, "%s is a devdax character device, which this version does not support yet (a later "
-			 "one does); use a pmem namespace in fsdax mode: "
-			 "ndctl create-namespace -f -e NAMESPACE -m fsdax --map=mem", path);
+		return tarn_fail(
+			err, ENODEV,
+			"%s is in system-ram mode, used as ordinary memory: "
+			"daxctl reconfigure-device --mode=devdax %s makes it a DAX device again",
+			path, name);
+	return tarn_fail(
+		err, EOPNOTSUPP,
+		"%s is a devdax character device, which this version does not support yet (a later "
+		"one does); use a pmem namespace in fsdax mode: "
+		"ndctl create-namespace -f -e NAMESPACE -m fsdax --map=mem",
+		path);
 }
 
 static int find_size(struct tarn_device *d, const struct stat *st, struct tarn_err *err)
@@ -84,7 +91,8 @@ static int find_mount(struct tarn_device *d, const struct stat *st, struct tarn_
 	int ret = 0;
 
 	if (!table || !iter) {
-		ret = tarn_fail(err, errno ? errno : ENOMEM, "/proc/self/mountinfo: cannot be read");
+		ret = tarn_fail(err, errno ? errno : ENOMEM,
+				"/proc/self/mountinfo: cannot be read");
 		goto out;
 	}
 	while (!mnt_table_next_fs(table, iter, &fs)) {
@@ -159,29 +167,36 @@ static void kernel_text(int fsfd, char *out, size_t room)
 		if (!strncmp(text, "tarnfs: ", 8))
 			text += 8;
 		if (used < room)
-			used += (size_t)snprintf(out + used, room - used, "%s%s", used ? "; " : "", text);
+			used += (size_t)snprintf(out + used, room - used, "%s%s", used ? "; " : "",
+						 text);
 	}
 }
 
-static int create_failed(int fsfd, const char *device, const char *doing, int code, struct tarn_err *err)
+static int create_failed(int fsfd, const char *device, const char *doing, int code,
+			 struct tarn_err *err)
 {
 	struct tarn_device d;
 	char text[512];
 
 	kernel_text(fsfd, text, sizeof(text));
 	if (code == EBUSY && !tarn_device_find(&d, device, NULL) && d.mounted_on[0])
-		return tarn_fail(err, EBUSY, "%s is mounted on %s: umount it first", device, d.mounted_on);
+		return tarn_fail(err, EBUSY, "%s is mounted on %s: umount it first", device,
+				 d.mounted_on);
 	if (text[0])	/* most of the kernel's messages name the device themselves */
 		return strstr(text, device) ? tarn_fail(err, code, "%s", text) :
 					      tarn_fail(err, code, "%s: %s", device, text);
 	switch (code) {
 	case EBUSY:
-		return tarn_fail(err, code, "%s is in use: by a mount in another namespace, or by something else that "
-				 "has opened it for itself (lsblk, dmsetup, mdadm)", device);
+		return tarn_fail(
+			err, code,
+			"%s is in use: by a mount in another namespace, or by something else that "
+			"has opened it for itself (lsblk, dmsetup, mdadm)",
+			device);
 	case EPERM:
 		return tarn_fail(err, code, "%s: this needs root (CAP_SYS_ADMIN)", device);
 	default:
-		return tarn_fail(err, code, "%s: %s: %s (dmesg may say more)", device, doing, strerror(code));
+		return tarn_fail(err, code, "%s: %s: %s (dmesg may say more)", device, doing,
+				 strerror(code));
 	}
 }
 
@@ -201,7 +216,8 @@ static int set_option(int fsfd, const char *option)
 	return fsconfig(fsfd, FSCONFIG_SET_STRING, key, value + 1, 0);
 }
 
-int tarn_mount_new(const char *device, const char *const *options, int *mntfd, int *dirfd, struct tarn_err *err)
+int tarn_mount_new(const char *device, const char *const *options, int *mntfd, int *dirfd,
+		   struct tarn_err *err)
 {
 	int ret = 0, fsfd = fsopen("tarnfs", FSOPEN_CLOEXEC);
 
@@ -209,7 +225,9 @@ int tarn_mount_new(const char *device, const char *const *options, int *mntfd, i
 	if (fsfd < 0) {
 		switch (errno) {
 		case ENODEV:
-			return tarn_fail(err, ENODEV, "the kernel has no tarnfs: modprobe tarnfs (dmesg says why, if that fails)");
+			return tarn_fail(err, ENODEV,
+					 "the kernel has no tarnfs: modprobe tarnfs (dmesg says "
+					 "why, if that fails)");
 		case EPERM:
 			return tarn_fail(err, EPERM, "%s: this needs root (CAP_SYS_ADMIN)", device);
 		default:
@@ -233,7 +251,8 @@ int tarn_mount_new(const char *device, const char *const *options, int *mntfd, i
 		/* what fsmount gives is an O_PATH descriptor, on which no ioctl works */
 		*dirfd = openat(*mntfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (*dirfd < 0) {
-			ret = tarn_fail(err, errno, "%s: root directory: %s", device, strerror(errno));
+			ret = tarn_fail(err, errno, "%s: root directory: %s", device,
+					strerror(errno));
 			close(*mntfd);
 			*mntfd = -1;
 		}
@@ -243,7 +262,8 @@ int tarn_mount_new(const char *device, const char *const *options, int *mntfd, i
 
 /* ---- metadata ---- */
 
-static int open_file(struct tarn_meta *meta, const struct tarn_device *d, bool writable, struct tarn_err *err)
+static int open_file(struct tarn_meta *meta, const struct tarn_device *d, bool writable,
+		     struct tarn_err *err)
 {
 	meta->fd = open(d->path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
 	if (meta->fd < 0)
@@ -258,13 +278,16 @@ static int check_version(int dirfd, struct tarnfs_status *st, struct tarn_err *e
 	int ret = tarn_kernel_status(dirfd, st);
 
 	if (ret == -EPROTO)
-		return tarn_fail(err, EPROTO, "tarnfs.ko speaks interface version %u, these tools version %d: "
-				 "install both from one release", st->version, TARNFS_INTERFACE);
+		return tarn_fail(err, EPROTO,
+				 "tarnfs.ko speaks interface version %u, these tools version %d: "
+				 "install both from one release",
+				 st->version, TARNFS_INTERFACE);
 	return ret ? tarn_fail(err, -ret, "STATUS: %s", strerror(-ret)) : 0;
 }
 
 /* A mount of it that is there already: read-only, its [0, data_start). */
-static int open_mounted(struct tarn_meta *meta, const struct tarn_device *d, uint64_t *size, struct tarn_err *err)
+static int open_mounted(struct tarn_meta *meta, const struct tarn_device *d, uint64_t *size,
+			struct tarn_err *err)
 {
 	struct tarnfs_status st;
 	int ret;
@@ -277,18 +300,23 @@ static int open_mounted(struct tarn_meta *meta, const struct tarn_device *d, uin
 		return ret;
 	meta->fd = tarn_kernel_open_meta(meta->dirfd, NULL, 0);
 	if (meta->fd < 0)
-		return tarn_fail(err, -meta->fd, "%s: OPEN_META: %s", d->mounted_on, strerror(-meta->fd));
+		return tarn_fail(err, -meta->fd, "%s: OPEN_META: %s", d->mounted_on,
+				 strerror(-meta->fd));
 	meta->dev_size = st.dev_size;
 	*size = st.state & TARNFS_ST_META ? st.dev_size : st.data_start;
 	return 0;
 }
 
-static int open_meta_mount(struct tarn_meta *meta, const struct tarn_device *d, bool writable, struct tarn_err *err)
+static int open_meta_mount(struct tarn_meta *meta, const struct tarn_device *d, bool writable,
+			   struct tarn_err *err)
 {
-	static const char *const read_write[] = { "meta", NULL }, *const read_only[] = { "meta", "ro", NULL };
+	static const char *const read_write[] = { "meta", NULL }, *const read_only[] = { "meta",
+											 "ro",
+											 NULL };
 	struct tarn_media_range whole = { 0, d->size / TARNFS_BLOCK * TARNFS_BLOCK };
 	struct tarnfs_status st;
-	int ret = tarn_mount_new(d->path, writable ? read_write : read_only, &meta->mntfd, &meta->dirfd, err);
+	int ret = tarn_mount_new(d->path, writable ? read_write : read_only, &meta->mntfd,
+				 &meta->dirfd, err);
 
 	if (ret)
 		return ret;
@@ -302,7 +330,8 @@ static int open_meta_mount(struct tarn_meta *meta, const struct tarn_device *d, 
 	return 0;
 }
 
-int tarn_meta_open(struct tarn_meta *meta, const struct tarn_device *d, bool writable, struct tarn_err *err)
+int tarn_meta_open(struct tarn_meta *meta, const struct tarn_device *d, bool writable,
+		   struct tarn_err *err)
 {
 	struct tarn_media_range whole = { 0, 0 };
 	uint64_t size = 0;
@@ -322,11 +351,13 @@ int tarn_meta_open(struct tarn_meta *meta, const struct tarn_device *d, bool wri
 		size = size / TARNFS_BLOCK * TARNFS_BLOCK;
 		whole.len = size;
 		if (size)
-			ret = tarn_media_map(&meta->media, meta->fd, size, &whole, writable ? 1 : 0);
+			ret = tarn_media_map(&meta->media, meta->fd, size, &whole,
+					     writable ? 1 : 0);
 		else
 			ret = -ENOSPC;
 		if (ret)
-			tarn_fail(err, -ret, "%s: mapping %llu bytes: %s", d->path, (unsigned long long)size, strerror(-ret));
+			tarn_fail(err, -ret, "%s: mapping %llu bytes: %s", d->path,
+				  (unsigned long long)size, strerror(-ret));
 	}
 	if (ret)
 		tarn_meta_close(meta);

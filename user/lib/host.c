@@ -60,16 +60,21 @@ static int parse_config(struct tarn_host_id *id, bool *have_uuid, const char *pa
 		if (value && !strcmp(key, "host")) {
 			errno = 0;
 			n = strtoul(value, &end, 10);
-			if (!isdigit((unsigned char)*value) || *end || errno || n >= TARNFS_HOSTS_MAX)
-				return tarn_fail(err, EINVAL, "%s, line %d: host=%s is not a number from 0 to %d",
-						 path, nr, value, TARNFS_HOSTS_MAX - 1);
+			if (!isdigit((unsigned char)*value) || *end || errno ||
+			    n >= TARNFS_HOSTS_MAX)
+				return tarn_fail(
+					err, EINVAL,
+					"%s, line %d: host=%s is not a number from 0 to %d", path,
+					nr, value, TARNFS_HOSTS_MAX - 1);
 			id->page = (int)n;
 		} else if (value && !strcmp(key, "uuid")) {
 			if (tarn_uuid_parse(id->uuid, value) || tarn_uuid_is_zero(id->uuid))
-				return tarn_fail(err, EINVAL, "%s, line %d: uuid=%s is not a uuid", path, nr, value);
+				return tarn_fail(err, EINVAL, "%s, line %d: uuid=%s is not a uuid",
+						 path, nr, value);
 			*have_uuid = true;
 		} else {
-			return tarn_fail(err, EINVAL, "%s, line %d: neither host=N nor uuid=U: %s", path, nr, key);
+			return tarn_fail(err, EINVAL, "%s, line %d: neither host=N nor uuid=U: %s",
+					 path, nr, key);
 		}
 	}
 	if (ferror(f))
@@ -104,8 +109,10 @@ int tarn_host_id_from(struct tarn_host_id *id, const uint8_t fs_uuid[16],
 		if (ret || strlen(line) != 32 || strspn(line, "0123456789abcdef") != 32 ||
 		    strspn(line, "0") == 32)
 			return tarn_fail(err, ret ? -ret : EINVAL,
-					 "%s: %s; run systemd-machine-id-setup, or write a line uuid=... into %s",
-					 files->machine_id, ret ? strerror(-ret) : "not 32 hexadecimal digits",
+					 "%s: %s; run systemd-machine-id-setup, or write a line "
+					 "uuid=... into %s",
+					 files->machine_id,
+					 ret ? strerror(-ret) : "not 32 hexadecimal digits",
 					 files->config);
 		tarn_uuid_v5(id->uuid, fs_uuid, line, 32);
 	}

@@ -31,7 +31,10 @@ static void line_seal(void *line, const uint8_t fs_uuid[16])
 	memcpy((uint8_t *)line + TARNFS_LINE - sizeof(crc), &crc, sizeof(crc));
 }
 
-/* A checked line as it stands in memory. -EIO or -EUCLEAN: bad; -ENODATA: all zero, never written. */
+/*
+ * A checked line as it stands in memory. -EIO or -EUCLEAN: bad; -ENODATA: all zero, never
+ * written.
+ */
 static int line_read(struct tarn_media *m, const struct tarn_super *sb, uint64_t off, void *line)
 {
 	for (int i = 0; i < LINE_TRIES; i++) {
@@ -69,8 +72,8 @@ void tarn_identity_encode(struct tarnfs_identity *raw, const struct tarn_identit
 	line_seal(raw, fs_uuid);
 }
 
-static int identity_copy(struct tarn_media *m, const struct tarn_super *sb, uint64_t off, uint16_t page,
-			 struct tarn_identity *id)
+static int identity_copy(struct tarn_media *m, const struct tarn_super *sb, uint64_t off,
+			 uint16_t page, struct tarn_identity *id)
 {
 	struct tarnfs_identity raw;
 	int ret = line_read(m, sb, off, &raw);
@@ -117,7 +120,8 @@ static int identity_store(struct tarn_media *m, const struct tarn_super *sb, uin
 	tarn_identity_encode(&raw, id, page, sb->uuid);
 	ret = tarn_media_store(m, tarn_line_off(sb, page, TARNFS_LINE_IDENTITY), &raw, sizeof(raw));
 	if (!ret)
-		ret = tarn_media_store(m, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY), &raw, sizeof(raw));
+		ret = tarn_media_store(m, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY),
+				       &raw, sizeof(raw));
 	return ret;
 }
 
@@ -147,8 +151,8 @@ static bool is_area(const struct tarn_super *sb, uint64_t off, uint64_t len)
 	return false;
 }
 
-static int control_copy(struct tarn_media *m, const struct tarn_super *sb, uint64_t off, uint16_t page,
-			struct tarn_control *control)
+static int control_copy(struct tarn_media *m, const struct tarn_super *sb, uint64_t off,
+			uint16_t page, struct tarn_control *control)
 {
 	struct tarnfs_control raw;
 	int ret = line_read(m, sb, off, &raw);
@@ -168,8 +172,10 @@ static int control_copy(struct tarn_media *m, const struct tarn_super *sb, uint6
 	    raw.slot >= TARNFS_SLOTS || raw.next_slot >= TARNFS_SLOTS ||
 	    !tarn_all_zero(raw.zero, sizeof(raw.zero)) ||
 	    (raw.state == TARNFS_CONTROL_NONE) != !control->generation ||
-	    (raw.state != TARNFS_CONTROL_NONE && !is_area(sb, control->area_off, control->area_len)) ||
-	    ((control->next_off || control->next_len) && !is_area(sb, control->next_off, control->next_len)))
+	    (raw.state != TARNFS_CONTROL_NONE &&
+	     !is_area(sb, control->area_off, control->area_len)) ||
+	    ((control->next_off || control->next_len) &&
+	     !is_area(sb, control->next_off, control->next_len)))
 		return -EUCLEAN;
 	return 0;
 }
@@ -181,7 +187,8 @@ static int control_read(struct tarn_media *m, const struct tarn_super *sb, uint1
 
 	if (!is_bad(ret))
 		return ret;
-	ret = control_copy(m, sb, tarn_mirror_line_off(sb, page, TARNFS_LINE_CONTROL), page, control);
+	ret = control_copy(m, sb, tarn_mirror_line_off(sb, page, TARNFS_LINE_CONTROL), page,
+			   control);
 	if (ret && !is_bad(ret))
 		return ret;
 	control->bad = ret != 0;
@@ -206,32 +213,36 @@ int tarn_scan(struct tarn_media *m, const struct tarn_super *sb, struct tarn_cur
 			return tarn_fail(err, -ret, "host page %u: %s", page, strerror(-ret));
 		/* Never "absent": the log that counts would be an older one. */
 		if (control.bad)
-			return tarn_fail(err, EUCLEAN,
-					 "host page %u: its control line is bad at device offsets 0x%" PRIx64
-					 " and 0x%" PRIx64 " (mirror): fsck.tarnfs has to mend it", page,
-					 tarn_line_off(sb, page, TARNFS_LINE_CONTROL),
-					 tarn_mirror_line_off(sb, page, TARNFS_LINE_CONTROL));
+			return tarn_fail(
+				err, EUCLEAN,
+				"host page %u: its control line is bad at device offsets 0x%" PRIx64
+				" and 0x%" PRIx64 " (mirror): fsck.tarnfs has to mend it",
+				page, tarn_line_off(sb, page, TARNFS_LINE_CONTROL),
+				tarn_mirror_line_off(sb, page, TARNFS_LINE_CONTROL));
 		/* pages are read in ascending order, so >= makes the higher host win */
-		if (control.state == TARNFS_CONTROL_ACTIVE && control.generation >= cur->generation) {
+		if (control.state == TARNFS_CONTROL_ACTIVE &&
+		    control.generation >= cur->generation) {
 			cur->generation = control.generation;
 			cur->host = page;
 			cur->slot = control.slot;
 			cur->area_off = control.area_off;
 			cur->area_len = control.area_len;
-		} else if (control.state == TARNFS_CONTROL_SEALING && control.generation >= seal_generation) {
+		} else if (control.state == TARNFS_CONTROL_SEALING &&
+			   control.generation >= seal_generation) {
 			seal_generation = control.generation;
 			seal_host = page;
 		}
 	}
 	cur->sealed = seal_generation > cur->generation ||
-		      (seal_generation && seal_generation == cur->generation && seal_host > cur->host);
+		      (seal_generation && seal_generation == cur->generation &&
+		       seal_host > cur->host);
 	return 0;
 }
 
 /* ---- the other lines ---- */
 
-static void status_read(struct tarn_media *m, const struct tarn_super *sb, uint16_t page, uint64_t nonce,
-			struct tarn_hoststatus *status)
+static void status_read(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
+			uint64_t nonce, struct tarn_hoststatus *status)
 {
 	struct tarnfs_hoststatus raw;
 
@@ -249,8 +260,8 @@ static void status_read(struct tarn_media *m, const struct tarn_super *sb, uint1
 		status->released = 0;
 }
 
-static void quiesce_read(struct tarn_media *m, const struct tarn_super *sb, uint16_t page, uint64_t nonce,
-			 struct tarn_quiesce *quiesce)
+static void quiesce_read(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
+			 uint64_t nonce, struct tarn_quiesce *quiesce)
 {
 	struct tarnfs_quiesce raw;
 
@@ -291,7 +302,8 @@ int tarn_page_read(struct tarn_media *m, const struct tarn_super *sb, uint16_t p
 	status_read(m, sb, page, out->id.nonce, &out->status);
 	quiesce_read(m, sb, page, out->id.nonce, &out->quiesce);
 	/* bad: somebody may be contending */
-	ret = tarn_media_fetch(m, tarn_line_off(sb, page, TARNFS_LINE_CONTEND), &contend, sizeof(contend));
+	ret = tarn_media_fetch(m, tarn_line_off(sb, page, TARNFS_LINE_CONTEND), &contend,
+			       sizeof(contend));
 	out->contend = ret ? UINT64_MAX : le64toh(contend.word);
 	info_read(m, sb, page, &out->info);
 	return 0;
@@ -321,8 +333,8 @@ void tarn_pages_text(char *out, size_t room, struct tarn_media *m, const struct 
 		if (ids[i].bad)
 			snprintf(text, sizeof(text), "page %u unreadable (counts as claimed)", i);
 		else
-			snprintf(text, sizeof(text), "page %u %s %s%s%s", i, states[ids[i].state], uuid,
-				 info.node_name[0] ? " " : "", (const char *)info.node_name);
+			snprintf(text, sizeof(text), "page %u %s %s%s%s", i, states[ids[i].state],
+				 uuid, info.node_name[0] ? " " : "", (const char *)info.node_name);
 		len = strlen(text);
 		/* 24: room for ", and 128 more" */
 		if (left || used + len + 2 + 24 > room) {
@@ -339,15 +351,17 @@ void tarn_pages_text(char *out, size_t room, struct tarn_media *m, const struct 
 
 /* ---- claim ---- */
 
-int tarn_claim_choose(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_host_id *id,
-		      int wanted, uint16_t *page, bool *again, bool *settle, struct tarn_err *err)
+int tarn_claim_choose(struct tarn_media *m, const struct tarn_super *sb,
+		      const struct tarn_host_id *id, int wanted, uint16_t *page, bool *again,
+		      bool *settle, struct tarn_err *err)
 {
 	struct tarn_identity ids[TARNFS_HOSTS_MAX];
 	char pages[640];
 
 	*again = *settle = false;
 	if (wanted >= 0 && (uint32_t)wanted >= sb->hosts)
-		return tarn_fail(err, EINVAL, "host=%d: this file system has host pages 0 to %u", wanted, sb->hosts - 1);
+		return tarn_fail(err, EINVAL, "host=%d: this file system has host pages 0 to %u",
+				 wanted, sb->hosts - 1);
 	for (uint32_t i = 0; i < sb->hosts; i++) {
 		int ret = tarn_identity_read(m, sb, (uint16_t)i, &ids[i]);
 
@@ -378,14 +392,21 @@ int tarn_claim_choose(struct tarn_media *m, const struct tarn_super *sb, const s
 	}
 	tarn_pages_text(pages, sizeof(pages), m, sb, ids);
 	if (wanted >= 0)
-		return tarn_fail(err, EUSERS, "host=%d: that host page is another host's: %s; choose a free one with -o host=N",
+		return tarn_fail(err, EUSERS,
+				 "host=%d: that host page is another host's: %s; choose a free one "
+				 "with -o host=N",
 				 wanted, pages);
 	return tarn_fail(err, EUSERS,
-			 "no host page is free: %s; give this host the uuid of one that is gone for good (a line uuid= in /etc/tarnfs/host), or make the file system with more pages (mkfs.tarnfs --hosts)",
+			 "no host page is free: %s; give this host the uuid of one that is gone "
+			 "for good (a line uuid= in /etc/tarnfs/host), or make the file system "
+			 "with more pages (mkfs.tarnfs --hosts)",
 			 pages);
 }
 
-/* What stands in the mirror differs from the page if a store of both was cut: mend it, the line is ours. */
+/*
+ * What stands in the mirror differs from the page if a store of both was cut: mend it, the
+ * line is ours.
+ */
 static int control_settle(struct tarn_media *m, const struct tarn_super *sb, uint16_t page)
 {
 	uint64_t page_off = tarn_line_off(sb, page, TARNFS_LINE_CONTROL);
@@ -410,8 +431,8 @@ static int control_settle(struct tarn_media *m, const struct tarn_super *sb, uin
  * status {nonce, nothing released}, window and quiesce empty, contend 0: what
  * an older incarnation left there is gone before the new nonce can be seen.
  */
-static int lines_clear(struct tarn_media *m, const struct tarn_super *sb, uint16_t page, uint64_t nonce,
-		       const char node_name[48])
+static int lines_clear(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
+		       uint64_t nonce, const char node_name[48])
 {
 	struct {
 		struct tarnfs_window window;
@@ -422,10 +443,12 @@ static int lines_clear(struct tarn_media *m, const struct tarn_super *sb, uint16
 	} raw;
 	uint64_t off = tarn_line_off(sb, page, TARNFS_LINE_WINDOW);
 
-	_Static_assert(sizeof(raw) == 5 * TARNFS_LINE && TARNFS_LINE_STATUS == TARNFS_LINE_WINDOW + 1 &&
-		       TARNFS_LINE_QUIESCE == TARNFS_LINE_WINDOW + 2 &&
-		       TARNFS_LINE_CONTEND == TARNFS_LINE_WINDOW + 3 &&
-		       TARNFS_LINE_INFO == TARNFS_LINE_WINDOW + 4, "lines of a host page");
+	_Static_assert(sizeof(raw) == 5 * TARNFS_LINE &&
+			       TARNFS_LINE_STATUS == TARNFS_LINE_WINDOW + 1 &&
+			       TARNFS_LINE_QUIESCE == TARNFS_LINE_WINDOW + 2 &&
+			       TARNFS_LINE_CONTEND == TARNFS_LINE_WINDOW + 3 &&
+			       TARNFS_LINE_INFO == TARNFS_LINE_WINDOW + 4,
+		       "lines of a host page");
 	memset(&raw, 0, sizeof(raw));
 	raw.window.nonce = htole64(nonce);
 	raw.status.nonce = htole64(nonce);
@@ -439,8 +462,9 @@ static int lines_clear(struct tarn_media *m, const struct tarn_super *sb, uint16
 	return tarn_media_store(m, off, &raw, sizeof(raw));
 }
 
-int tarn_claim_write(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_host_id *id,
-		     uint16_t page, struct tarn_claim *claim, struct tarn_err *err)
+int tarn_claim_write(struct tarn_media *m, const struct tarn_super *sb,
+		     const struct tarn_host_id *id, uint16_t page, struct tarn_claim *claim,
+		     struct tarn_err *err)
 {
 	struct tarn_identity was, mirror, now = { .state = TARNFS_PAGE_CLAIMED };
 	int ret = tarn_identity_read(m, sb, page, &was);
@@ -457,7 +481,8 @@ int tarn_claim_write(struct tarn_media *m, const struct tarn_super *sb, const st
 	memcpy(now.host_uuid, id->uuid, sizeof(now.host_uuid));
 	memcpy(now.boot_id, id->boot_id, sizeof(now.boot_id));
 	now.claims = was.claims + 1;
-	if (!identity_copy(m, sb, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY), page, &mirror) &&
+	if (!identity_copy(m, sb, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY), page,
+			   &mirror) &&
 	    mirror.claims > was.claims)
 		now.claims = mirror.claims + 1;
 
@@ -468,13 +493,15 @@ int tarn_claim_write(struct tarn_media *m, const struct tarn_super *sb, const st
 	if (!ret)
 		ret = identity_store(m, sb, page, &now);
 	if (ret)
-		return tarn_fail(err, -ret, "host page %u at device offset 0x%" PRIx64 ": claiming it failed: %s", page,
-				 tarn_line_off(sb, page, 0), strerror(-ret));
+		return tarn_fail(err, -ret,
+				 "host page %u at device offset 0x%" PRIx64
+				 ": claiming it failed: %s",
+				 page, tarn_line_off(sb, page, 0), strerror(-ret));
 	return 0;
 }
 
-int tarn_own_nonce(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_claim *claim,
-		   struct tarn_err *err)
+int tarn_own_nonce(struct tarn_media *m, const struct tarn_super *sb,
+		   const struct tarn_claim *claim, struct tarn_err *err)
 {
 	struct tarn_identity id;
 	int ret = tarn_identity_read(m, sb, claim->page, &id);
@@ -482,21 +509,23 @@ int tarn_own_nonce(struct tarn_media *m, const struct tarn_super *sb, const stru
 	if (ret)
 		return tarn_fail(err, -ret, "host page %u: %s", claim->page, strerror(-ret));
 	if (id.bad)
-		return tarn_fail(err, EUCLEAN, "host page %u: its identity is bad at device offsets 0x%" PRIx64
-				 " and 0x%" PRIx64 " (mirror)", claim->page,
-				 tarn_line_off(sb, claim->page, TARNFS_LINE_IDENTITY),
+		return tarn_fail(err, EUCLEAN,
+				 "host page %u: its identity is bad at device offsets 0x%" PRIx64
+				 " and 0x%" PRIx64 " (mirror)",
+				 claim->page, tarn_line_off(sb, claim->page, TARNFS_LINE_IDENTITY),
 				 tarn_mirror_line_off(sb, claim->page, TARNFS_LINE_IDENTITY));
 	if (id.state != TARNFS_PAGE_CLAIMED || id.nonce != claim->nonce) {
 		char uuid[37];
 
 		tarn_uuid_text(uuid, id.host_uuid);
-		return tarn_fail(err, EAGAIN, "host page %u: another claim stands there (host %s)", claim->page, uuid);
+		return tarn_fail(err, EAGAIN, "host page %u: another claim stands there (host %s)",
+				 claim->page, uuid);
 	}
 	return 0;
 }
 
-int tarn_claim_check(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_claim *claim,
-		     struct tarn_err *err)
+int tarn_claim_check(struct tarn_media *m, const struct tarn_super *sb,
+		     const struct tarn_claim *claim, struct tarn_err *err)
 {
 	struct tarn_identity in_page, in_mirror;
 	uint64_t mirror_off = tarn_mirror_line_off(sb, claim->page, TARNFS_LINE_IDENTITY);
@@ -506,7 +535,8 @@ int tarn_claim_check(struct tarn_media *m, const struct tarn_super *sb, const st
 	if (ret)
 		return ret;
 	/* Two hosts that raced for the page may have left the loser's mirror. */
-	ret = identity_copy(m, sb, tarn_line_off(sb, claim->page, TARNFS_LINE_IDENTITY), claim->page, &in_page);
+	ret = identity_copy(m, sb, tarn_line_off(sb, claim->page, TARNFS_LINE_IDENTITY),
+			    claim->page, &in_page);
 	if (ret)
 		return 0;	/* the mirror alone is readable, and ours */
 	ret = identity_copy(m, sb, mirror_off, claim->page, &in_mirror);
@@ -516,8 +546,9 @@ int tarn_claim_check(struct tarn_media *m, const struct tarn_super *sb, const st
 		return 0;
 	ret = tarn_media_store(m, mirror_off, &raw, sizeof(raw));
 	if (ret)
-		return tarn_fail(err, -ret, "host page %u: mirror at device offset 0x%" PRIx64 ": %s", claim->page,
-				 mirror_off, strerror(-ret));
+		return tarn_fail(err, -ret,
+				 "host page %u: mirror at device offset 0x%" PRIx64 ": %s",
+				 claim->page, mirror_off, strerror(-ret));
 	return 0;
 }
 
@@ -531,8 +562,9 @@ static int last_seq(void *arg, const struct tarn_rec *rec)
 }
 
 /* The master's last word: where its log ends. Its area is out of our caches before. */
-static int quiesce_publish(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_claim *claim,
-			   const struct tarn_current *cur, struct tarn_err *err)
+static int quiesce_publish(struct tarn_media *m, const struct tarn_super *sb,
+			   const struct tarn_claim *claim, const struct tarn_current *cur,
+			   struct tarn_err *err)
 {
 	uint64_t off = tarn_line_off(sb, claim->page, TARNFS_LINE_QUIESCE);
 	uint32_t pos = TARNFS_LOG_HEADER_UNITS;
@@ -561,13 +593,14 @@ static int quiesce_publish(struct tarn_media *m, const struct tarn_super *sb, co
 	if (!ret)
 		ret = tarn_media_store(m, off, &raw, sizeof(raw));
 	if (ret)
-		return tarn_fail(err, -ret, "host page %u: quiesce line at device offset 0x%" PRIx64 ": %s", claim->page,
-				 off, strerror(-ret));
+		return tarn_fail(err, -ret,
+				 "host page %u: quiesce line at device offset 0x%" PRIx64 ": %s",
+				 claim->page, off, strerror(-ret));
 	return 0;
 }
 
-int tarn_claim_release(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_claim *claim,
-		       struct tarn_err *err)
+int tarn_claim_release(struct tarn_media *m, const struct tarn_super *sb,
+		       const struct tarn_claim *claim, struct tarn_err *err)
 {
 	struct tarn_identity ids[TARNFS_HOSTS_MAX];
 	struct tarn_current cur;
@@ -591,17 +624,21 @@ int tarn_claim_release(struct tarn_media *m, const struct tarn_super *sb, const 
 	if (!ret)
 		ret = tarn_media_invalidate(m, tarn_line_off(sb, claim->page, 0), sb->host_stride);
 	if (!ret)
-		ret = tarn_media_invalidate(m, tarn_mirror_line_off(sb, claim->page, 0), sb->host_stride);
+		ret = tarn_media_invalidate(m, tarn_mirror_line_off(sb, claim->page, 0),
+					    sb->host_stride);
 	if (ret)
-		return tarn_fail(err, -ret, "host page %u at device offset 0x%" PRIx64 ": releasing it failed: %s",
+		return tarn_fail(err, -ret,
+				 "host page %u at device offset 0x%" PRIx64
+				 ": releasing it failed: %s",
 				 claim->page, tarn_line_off(sb, claim->page, 0), strerror(-ret));
 	return 0;
 }
 
 /* ---- status ---- */
 
-int tarn_status_publish(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_claim *claim,
-			uint64_t generation, uint16_t log_host, uint64_t seq, struct tarn_err *err)
+int tarn_status_publish(struct tarn_media *m, const struct tarn_super *sb,
+			const struct tarn_claim *claim, uint64_t generation, uint16_t log_host,
+			uint64_t seq, struct tarn_err *err)
 {
 	struct tarnfs_hoststatus raw;
 	struct tarn_hoststatus was;
@@ -614,7 +651,9 @@ int tarn_status_publish(struct tarn_media *m, const struct tarn_super *sb, const
 	info_read(m, sb, claim->page, &info);
 	memset(&raw, 0, sizeof(raw));
 	raw.nonce = htole64(claim->nonce);
-	/* nothing is unlinked in this version, so all that is applied is released; it never falls */
+	/*
+	 * nothing is unlinked in this version, so all that is applied is released; it never falls
+	 */
 	raw.released = htole64(was.released > seq ? was.released : seq);
 	raw.applied_generation = htole64(generation);
 	raw.applied_seq = htole64(seq);
@@ -622,11 +661,15 @@ int tarn_status_publish(struct tarn_media *m, const struct tarn_super *sb, const
 	line_seal(&raw, sb->uuid);
 	info.beat = htole64(le64toh(info.beat) + 1);
 	info.seconds = htole64((uint64_t)time(NULL));
-	ret = tarn_media_store(m, tarn_line_off(sb, claim->page, TARNFS_LINE_STATUS), &raw, sizeof(raw));
+	ret = tarn_media_store(m, tarn_line_off(sb, claim->page, TARNFS_LINE_STATUS), &raw,
+			       sizeof(raw));
 	if (!ret)
-		ret = tarn_media_store(m, tarn_line_off(sb, claim->page, TARNFS_LINE_INFO), &info, sizeof(info));
+		ret = tarn_media_store(m, tarn_line_off(sb, claim->page, TARNFS_LINE_INFO), &info,
+				       sizeof(info));
 	if (ret)
-		return tarn_fail(err, -ret, "host page %u: status line at device offset 0x%" PRIx64 ": %s", claim->page,
-				 tarn_line_off(sb, claim->page, TARNFS_LINE_STATUS), strerror(-ret));
+		return tarn_fail(err, -ret,
+				 "host page %u: status line at device offset 0x%" PRIx64 ": %s",
+				 claim->page, tarn_line_off(sb, claim->page, TARNFS_LINE_STATUS),
+				 strerror(-ret));
 	return 0;
 }

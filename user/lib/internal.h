@@ -58,7 +58,8 @@ static inline uint64_t tarn_line_off(const struct tarn_super *sb, uint16_t page,
 	return sb->hosts_off + (uint64_t)page * sb->host_stride + line * TARNFS_LINE;
 }
 
-static inline uint64_t tarn_mirror_line_off(const struct tarn_super *sb, uint16_t page, unsigned int line)
+static inline uint64_t tarn_mirror_line_off(const struct tarn_super *sb, uint16_t page,
+					    unsigned int line)
 {
 	return sb->mirror_off + (uint64_t)page * sb->host_stride + line * TARNFS_LINE;
 }
@@ -75,8 +76,8 @@ void tarn_control_encode(struct tarnfs_control *raw, const struct tarn_control *
 int tarn_identity_read(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
 		       struct tarn_identity *id);
 /* -EAGAIN: another host's nonce stands in our page. -EUCLEAN: no copy of it is readable. */
-int tarn_own_nonce(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_claim *claim,
-		   struct tarn_err *err);
+int tarn_own_nonce(struct tarn_media *m, const struct tarn_super *sb,
+		   const struct tarn_claim *claim, struct tarn_err *err);
 static inline bool tarn_current_same(const struct tarn_current *a, const struct tarn_current *b)
 {
 	return a->generation == b->generation && a->host == b->host && a->slot == b->slot &&
@@ -86,8 +87,17 @@ static inline bool tarn_current_same(const struct tarn_current *a, const struct 
 void tarn_pages_text(char *out, size_t room, struct tarn_media *m, const struct tarn_super *sb,
 		     const struct tarn_identity *ids);
 
-/* ---- log.c ---- */
+/* ---- record.c ---- */
+/* CRC of what belongs to one log, the four bytes at crc_at taken as zero. */
+uint32_t tarn_log_crc(const struct tarn_seed *seed, const void *buf, size_t len, size_t crc_at);
+/* As it is stored: little-endian. */
 uint64_t tarn_commit_word(const struct tarn_seed *seed, uint8_t slot, uint32_t units);
+/* NULL: no such type. */
+const char *tarn_rec_type_name(uint16_t type);
+/* 0, or -EINVAL: one component of 1..255 bytes, not "." or "..", no '/' or NUL */
+int tarn_name_check(const char *name, size_t len);
+
+/* ---- log.c ---- */
 void tarn_log_header_encode(struct tarnfs_log_header *raw, const struct tarn_log *log,
 			    uint64_t nonce, uint64_t time_sec);
 static inline uint64_t tarn_commit_off(const struct tarn_super *sb, const struct tarn_log *log)
@@ -116,7 +126,8 @@ int tarn_session_ours(struct tarn_session *s, struct tarn_err *err);
 
 /* ---- replay.c ---- */
 /* APPLY with what is the same in every call: version, generation, page, nonce, role. */
-void tarn_apply_args(const struct tarn_session *s, const struct tarn_log *log, struct tarnfs_apply *args);
+void tarn_apply_args(const struct tarn_session *s, const struct tarn_log *log,
+		     struct tarnfs_apply *args);
 int tarn_at_end(struct tarn_session *s, struct tarn_err *err);
 /* Stops this mount for good and says why: -ESTALE. */
 int tarn_lost(struct tarn_session *s, struct tarn_err *err, const char *fmt, ...)

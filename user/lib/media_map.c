@@ -142,7 +142,8 @@ static int map_write(struct tarn_media *m, uint64_t off, const void *buf, size_t
 
 static int map_read64(struct tarn_media *m, uint64_t off, uint64_t *value)
 {
-	GUARDED(to_map(m), *value = __atomic_load_n((uint64_t *)(to_map(m)->base + off), __ATOMIC_RELAXED));
+	GUARDED(to_map(m),
+		*value = __atomic_load_n((uint64_t *)(to_map(m)->base + off), __ATOMIC_RELAXED));
 	return 0;
 }
 
@@ -150,7 +151,8 @@ static int map_write64(struct tarn_media *m, uint64_t off, uint64_t value)
 {
 	if (!may_write(to_map(m), off, sizeof(value)))
 		return -EACCES;
-	GUARDED(to_map(m), __atomic_store_n((uint64_t *)(to_map(m)->base + off), value, __ATOMIC_RELAXED));
+	GUARDED(to_map(m),
+		__atomic_store_n((uint64_t *)(to_map(m)->base + off), value, __ATOMIC_RELAXED));
 	return 0;
 }
 

@@ -14,7 +14,10 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-/* Passes without any progress before it is given up, 1 ms pause after the first, twice that after each. */
+/*
+ * Passes without any progress before it is given up, 1 ms pause after the first, twice
+ * that after each.
+ */
 #define PASSES 10
 
 /* Internal: the pass is to be made again. */
@@ -35,11 +38,12 @@ struct pass {
 	char *strings;
 	size_t strings_len, strings_room;
 	uint32_t end;			/* position after the last whole batch */
-	bool refused;			/* the kernel did not take a record: nothing after it counts */
+	bool refused; /* the kernel did not take a record: nothing after it counts */
 	int64_t applied;
 };
 
-void tarn_apply_args(const struct tarn_session *s, const struct tarn_log *log, struct tarnfs_apply *args)
+void tarn_apply_args(const struct tarn_session *s, const struct tarn_log *log,
+		     struct tarnfs_apply *args)
 {
 	memset(args, 0, sizeof(*args));
 	args->generation = log->seed.generation;
@@ -157,10 +161,15 @@ static int refused(struct pass *p, const struct tarnfs_apply *args, int ret)
 	case -ENOTDIR:
 	case -EUCLEAN:
 	case -EINVAL:
-		return tarn_fail(p->err, EUCLEAN, "log at device offset 0x%" PRIx64 ": the kernel refused the record "
-				 "(%s); what came before it is applied", off, strerror(-ret));
+		return tarn_fail(p->err, EUCLEAN,
+				 "log at device offset 0x%" PRIx64
+				 ": the kernel refused the record "
+				 "(%s); what came before it is applied",
+				 off, strerror(-ret));
 	case -EOPNOTSUPP:
-		return tarn_fail(p->err, EOPNOTSUPP, "log at device offset 0x%" PRIx64 ": this tarnfs.ko cannot do that", off);
+		return tarn_fail(
+			p->err, EOPNOTSUPP,
+			"log at device offset 0x%" PRIx64 ": this tarnfs.ko cannot do that", off);
 	default:
 		return tarn_fail(p->err, -ret, "APPLY: %s", strerror(-ret));
 	}
@@ -223,10 +232,12 @@ static int flush_batches(struct pass *p)
 
 static int not_built(struct pass *p, const struct tarn_rec *rec)
 {
-	return tarn_fail(p->err, EOPNOTSUPP,
-			 "log at device offset 0x%" PRIx64 ": a record of type %s (seq %" PRIu64 "), which this version "
-			 "cannot apply yet: a newer tarnfs is needed; what came before it is applied",
-			 rec->off, tarn_rec_type_name(rec->type), rec->seq);
+	return tarn_fail(
+		p->err, EOPNOTSUPP,
+		"log at device offset 0x%" PRIx64 ": a record of type %s (seq %" PRIu64
+		"), which this version "
+		"cannot apply yet: a newer tarnfs is needed; what came before it is applied",
+		rec->off, tarn_rec_type_name(rec->type), rec->seq);
 }
 
 /* A checkpoint record, on a kernel that has nothing. */
@@ -239,8 +250,10 @@ static int collect_stage(struct pass *p, const struct tarn_rec *rec)
 	case TARNFS_REC_FILE:
 	case TARNFS_REC_SYMLINK:
 		if (p->count == TARNFS_APPLY_MAX)
-			return tarn_fail(p->err, EOPNOTSUPP, "the checkpoint has more than %d entries, which this "
-					 "version cannot load", TARNFS_APPLY_MAX);
+			return tarn_fail(p->err, EOPNOTSUPP,
+					 "the checkpoint has more than %d entries, which this "
+					 "version cannot load",
+					 TARNFS_APPLY_MAX);
 		return add_op(p, rec);
 	case TARNFS_REC_CHECKPOINT_END:
 		p->first_seq = p->log.base_seq;
@@ -277,11 +290,14 @@ static int collect(void *arg, const struct tarn_rec *rec)
 		}
 	}
 	if (rec->seq > p->seq) {
-		if (tarn_rec_type_name(rec->type) && (!tarn_rec_built(rec->type) || rec->type == TARNFS_REC_HOST))
+		if (tarn_rec_type_name(rec->type) &&
+		    (!tarn_rec_built(rec->type) || rec->type == TARNFS_REC_HOST))
 			return not_built(p, rec);
 		if (rec->seq != p->seq + 1)
-			return tarn_fail(p->err, EUCLEAN, "log at device offset 0x%" PRIx64 ": seq %" PRIu64
-					 " where the kernel needs %" PRIu64, rec->off, rec->seq, p->seq + 1);
+			return tarn_fail(p->err, EUCLEAN,
+					 "log at device offset 0x%" PRIx64 ": seq %" PRIu64
+					 " where the kernel needs %" PRIu64,
+					 rec->off, rec->seq, p->seq + 1);
 		ret = add_op(p, rec);
 		if (ret)
 			return ret;
@@ -316,13 +332,20 @@ static int check_generation(struct pass *p)
 	/* Flushing what a master that was evicted has reserved would write over new files. */
 	if (st->role == TARNFS_ROLE_MASTER && p->cur.host != s->claim.page &&
 	    newer(p->cur.generation, p->cur.host, st->generation, st->log_host))
-		return tarn_lost(s, p->err, "this host was the master and another took over: host page %u holds generation %" PRIu64,
+		return tarn_lost(s, p->err,
+				 "this host was the master and another took over: host page %u "
+				 "holds generation %" PRIu64,
 				 p->cur.host, p->cur.generation);
 	if (newer(p->cur.generation, p->cur.host, st->generation, st->log_host))
-		return tarn_fail(p->err, EOPNOTSUPP, "the log was compacted or taken over (generation %" PRIu64 " of host page %u, "
-				 "here %" PRIu64 " of %u is applied), which this version cannot follow: umount and mount again",
-				 p->cur.generation, p->cur.host, (uint64_t)st->generation, st->log_host);
-	return tarn_fail(p->err, EUCLEAN, "the media's log is older than what is applied here (generation %" PRIu64
+		return tarn_fail(p->err, EOPNOTSUPP,
+				 "the log was compacted or taken over (generation %" PRIu64
+				 " of host page %u, "
+				 "here %" PRIu64 " of %u is applied), which this version cannot "
+						 "follow: umount and mount again",
+				 p->cur.generation, p->cur.host, (uint64_t)st->generation,
+				 st->log_host);
+	return tarn_fail(p->err, EUCLEAN,
+			 "the media's log is older than what is applied here (generation %" PRIu64
 			 " of host page %u, here %" PRIu64 " of %u): fsck.tarnfs has to look at it",
 			 p->cur.generation, p->cur.host, (uint64_t)st->generation, st->log_host);
 }
@@ -333,8 +356,9 @@ static uint32_t start_pos(struct pass *p)
 	const struct tarn_session *s = p->s;
 	const struct tarn_log *had = &s->log;
 
-	if (p->fresh || had->seed.generation != p->log.seed.generation || had->seed.host != p->log.seed.host ||
-	    had->area_off != p->log.area_off || s->log_pos > p->log.units || had->next_seq > p->seq + 1)
+	if (p->fresh || had->seed.generation != p->log.seed.generation ||
+	    had->seed.host != p->log.seed.host || had->area_off != p->log.area_off ||
+	    s->log_pos > p->log.units || had->next_seq > p->seq + 1)
 		return TARNFS_LOG_HEADER_UNITS;
 	p->log.next_seq = had->next_seq;
 	return s->log_pos;
@@ -400,9 +424,12 @@ static int one_pass(struct pass *p)
 	if (ret)
 		return tarn_fail(p->err, -ret, "STATUS: %s", strerror(-ret));
 	if (s->st.state & TARNFS_ST_SHUTDOWN)
-		return tarn_fail(p->err, EIO, "the file system is shut down: umount it and mount it again");
+		return tarn_fail(p->err, EIO,
+				 "the file system is shut down: umount it and mount it again");
 	if (s->st.nonce && s->st.nonce != s->claim.nonce)
-		return tarn_fail(p->err, ESTALE, "the kernel knows this mount by another claim of a host page: umount it");
+		return tarn_fail(
+			p->err, ESTALE,
+			"the kernel knows this mount by another claim of a host page: umount it");
 	p->fresh = s->st.state & TARNFS_ST_FRESH;
 	p->refused = false;
 	p->seq = s->st.seq;
@@ -411,8 +438,11 @@ static int one_pass(struct pass *p)
 	if (ret)
 		return ret;
 	if (p->cur.sealed) {
-		tarn_fail(p->err, EBUSY, "a takeover is under way above generation %" PRIu64 " of host page %u: try again "
-			  "when it is done", p->cur.generation, p->cur.host);
+		tarn_fail(p->err, EBUSY,
+			  "a takeover is under way above generation %" PRIu64
+			  " of host page %u: try again "
+			  "when it is done",
+			  p->cur.generation, p->cur.host);
 		return AGAIN;
 	}
 	ret = check_generation(p);
@@ -441,7 +471,9 @@ int64_t tarn_replay(struct tarn_session *s, bool at_end, struct tarn_err *err)
 	int ret;
 
 	if (!s->claim.nonce)
-		return tarn_fail(err, EUNATCH, "no host page is known: it was not mounted by mount.tarnfs; umount it and use mount -t tarnfs");
+		return tarn_fail(err, EUNATCH,
+				 "no host page is known: it was not mounted by mount.tarnfs; "
+				 "umount it and use mount -t tarnfs");
 	for (;;) {
 		before = p.applied;
 		if (err)
@@ -457,8 +489,11 @@ int64_t tarn_replay(struct tarn_session *s, bool at_end, struct tarn_err *err)
 		if (p.applied != before)
 			tries = 0;
 		if (++tries == PASSES) {
-			ret = err && err->text[0] ? -EBUSY :
-			      tarn_fail(err, EBUSY, "the log changed hands at each of %d attempts to read it: try again", PASSES);
+			ret = err && err->text[0] ? -EBUSY
+						  : tarn_fail(err, EBUSY,
+							      "the log changed hands at each of %d "
+							      "attempts to read it: try again",
+							      PASSES);
 			break;
 		}
 		usleep(1000U << tries);

@@ -25,7 +25,9 @@ static int open_dir(const char *path, struct tarn_err *err)
 	if (fd >= 0)
 		return fd;
 	if (errno == EIO)
-		return tarn_fail(err, EIO, "%s: the file system is shut down: umount it and mount it again", path);
+		return tarn_fail(err, EIO,
+				 "%s: the file system is shut down: umount it and mount it again",
+				 path);
 	if (errno != ENOTDIR)
 		return tarn_fail(err, errno, "%s: %s", path, strerror(errno));
 	real = realpath(path, NULL);
@@ -41,7 +43,9 @@ static int open_dir(const char *path, struct tarn_err *err)
 	fd = open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ret = fd < 0 ? tarn_fail(err, errno, "%s: %s", real, strerror(errno)) : 0;
 	if (!ret && (fstat(fd, &dir_st) || dir_st.st_dev != st.st_dev))
-		ret = tarn_fail(err, EXDEV, "%s: is mounted on alone: name a directory of the file system", path);
+		ret = tarn_fail(err, EXDEV,
+				"%s: is mounted on alone: name a directory of the file system",
+				path);
 	free(real);
 	if (ret && fd >= 0)
 		close(fd);
@@ -60,7 +64,8 @@ int tarn_lost(struct tarn_session *s, struct tarn_err *err, const char *fmt, ...
 	ret = s->kernel->ops->shutdown(s->kernel);
 	s->st.state |= TARNFS_ST_SHUTDOWN;
 	if (ret)
-		return tarn_fail(err, ESTALE, "%s; shutting the mount down failed (%s): umount it at once", why,
+		return tarn_fail(err, ESTALE,
+				 "%s; shutting the mount down failed (%s): umount it at once", why,
 				 strerror(-ret));
 	return tarn_fail(err, ESTALE, "%s; this mount is shut down: umount it", why);
 }
@@ -71,7 +76,8 @@ int tarn_session_ours(struct tarn_session *s, struct tarn_err *err)
 	int ret = tarn_super_read(&now, s->media, 0, err);
 
 	if (ret == -ENODATA)
-		return tarn_lost(s, err, "the superblock is gone: the device was made into something else");
+		return tarn_lost(s, err,
+				 "the superblock is gone: the device was made into something else");
 	if (ret)
 		return ret;
 	if (memcmp(now.uuid, s->sb.uuid, sizeof(now.uuid)))
@@ -80,7 +86,9 @@ int tarn_session_ours(struct tarn_session *s, struct tarn_err *err)
 		return 0;
 	ret = tarn_own_nonce(s->media, &s->sb, &s->claim, err);
 	if (ret == -EAGAIN)
-		return tarn_lost(s, err, "host page %u was claimed anew: another host has this one's identity, or it was fenced",
+		return tarn_lost(s, err,
+				 "host page %u was claimed anew: another host has this one's "
+				 "identity, or it was fenced",
 				 s->claim.page);
 	return ret;
 }
@@ -93,8 +101,10 @@ static int status(struct tarn_session *s, struct tarn_err *err)
 	case 0:
 		return 0;
 	case -EPROTO:
-		return tarn_fail(err, EPROTO, "tarnfs.ko speaks interface version %u, these tools version %d: "
-				 "install both from one release", s->st.version, TARNFS_INTERFACE);
+		return tarn_fail(err, EPROTO,
+				 "tarnfs.ko speaks interface version %u, these tools version %d: "
+				 "install both from one release",
+				 s->st.version, TARNFS_INTERFACE);
 	case -EPERM:
 		return tarn_fail(err, EPERM, "this needs root (CAP_SYS_ADMIN)");
 	case -ENOTTY:
@@ -105,7 +115,8 @@ static int status(struct tarn_session *s, struct tarn_err *err)
 	}
 }
 
-int tarn_session_writable(struct tarn_session *s, const struct tarn_media_range *r, size_t n, struct tarn_err *err)
+int tarn_session_writable(struct tarn_session *s, const struct tarn_media_range *r, size_t n,
+			  struct tarn_err *err)
 {
 	struct tarn_media *media;
 	int fd = tarn_kernel_open_meta(s->dirfd, r, n);
@@ -140,8 +151,10 @@ static int open_for_append(struct tarn_session *s, struct tarn_err *err)
 	struct tarn_media_range r[2 + TARNFS_AREAS_MAX];
 	size_t n = 0, out = 0;
 
-	r[n++] = (struct tarn_media_range){ tarn_line_off(&s->sb, s->claim.page, 0), s->sb.host_stride };
-	r[n++] = (struct tarn_media_range){ tarn_mirror_line_off(&s->sb, s->claim.page, 0), s->sb.host_stride };
+	r[n++] = (struct tarn_media_range){ tarn_line_off(&s->sb, s->claim.page, 0),
+					    s->sb.host_stride };
+	r[n++] = (struct tarn_media_range){ tarn_mirror_line_off(&s->sb, s->claim.page, 0),
+					    s->sb.host_stride };
 	for (int i = 0; i < s->sb.areas; i++)
 		r[n++] = s->sb.area[i];
 	qsort(r, n, sizeof(r[0]), by_offset);
@@ -159,10 +172,15 @@ static int may_append(struct tarn_session *s, struct tarn_err *err)
 	if (s->st.state & TARNFS_ST_RDONLY)
 		return tarn_fail(err, EROFS, "mounted read-only: mount -o remount,rw");
 	if (s->st.role != TARNFS_ROLE_MASTER)
-		return tarn_fail(err, EROFS, "this host is a client; the master, which alone can change the file system, "
-				 "is the host of page %u", s->st.log_host);
+		return tarn_fail(err, EROFS,
+				 "this host is a client; the master, which alone can change the "
+				 "file system, "
+				 "is the host of page %u",
+				 s->st.log_host);
 	if (!s->claim.nonce || s->claim.page >= s->sb.hosts)
-		return tarn_fail(err, EUNATCH, "no host page is known: it was not mounted by mount.tarnfs; umount it and use mount -t tarnfs");
+		return tarn_fail(err, EUNATCH,
+				 "no host page is known: it was not mounted by mount.tarnfs; "
+				 "umount it and use mount -t tarnfs");
 	return 0;
 }
 
@@ -188,7 +206,8 @@ static int session_load(struct tarn_session *s, struct tarn_err *err)
 	if (ret)
 		return ret;
 	if (s->st.state & TARNFS_ST_SHUTDOWN)
-		return tarn_fail(err, EIO, "the file system is shut down: umount it and mount it again");
+		return tarn_fail(err, EIO,
+				 "the file system is shut down: umount it and mount it again");
 	if (s->st.state & TARNFS_ST_META)
 		return tarn_fail(err, EMEDIUMTYPE, "a meta mount, which has no files");
 	s->kernel = tarn_kernel_ioctl(s->dirfd, -1, TARNFS_HOSTS_OFF);
@@ -199,7 +218,8 @@ static int session_load(struct tarn_session *s, struct tarn_err *err)
 		return ret;
 	ret = tarn_super_read(&s->sb, s->media, s->st.dev_size, err);
 	if (ret == -ENODATA)
-		return tarn_lost(s, err, "the superblock is gone: the device was made into something else");
+		return tarn_lost(s, err,
+				 "the superblock is gone: the device was made into something else");
 	if (ret)
 		return ret;
 	if (memcmp(s->sb.uuid, s->st.uuid, sizeof(s->sb.uuid)))
@@ -208,8 +228,9 @@ static int session_load(struct tarn_session *s, struct tarn_err *err)
 	s->claim.page = s->st.page;
 	s->claim.nonce = s->st.nonce;
 	if (s->claim.nonce && s->claim.page >= s->sb.hosts)
-		return tarn_fail(err, EUCLEAN, "the kernel names host page %u, the file system has %u", s->claim.page,
-				 s->sb.hosts);
+		return tarn_fail(err, EUCLEAN,
+				 "the kernel names host page %u, the file system has %u",
+				 s->claim.page, s->sb.hosts);
 	return 0;
 }
 
@@ -224,7 +245,8 @@ static void session_unload(struct tarn_session *s)
 	s->kernel = NULL;
 }
 
-int tarn_session_open(struct tarn_session *s, const char *path, unsigned int flags, struct tarn_err *err)
+int tarn_session_open(struct tarn_session *s, const char *path, unsigned int flags,
+		      struct tarn_err *err)
 {
 	int ret, fd = open_dir(path, err);
 

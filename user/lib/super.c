@@ -17,7 +17,9 @@ static uint32_t super_crc(const struct tarnfs_super *raw)
 
 static int damaged(struct tarn_err *err, const char *what)
 {
-	return tarn_fail(err, EUCLEAN, "superblock: %s (its checksum is right: written wrong, not damaged)", what);
+	return tarn_fail(err, EUCLEAN,
+			 "superblock: %s (its checksum is right: written wrong, not damaged)",
+			 what);
 }
 
 static int decode_areas(struct tarn_super *sb, const struct tarnfs_super *raw, struct tarn_err *err)
@@ -55,18 +57,24 @@ static int decode_geometry(struct tarn_super *sb, const struct tarnfs_super *raw
 	if (le32toh(raw->block_size) != TARNFS_BLOCK || raw->csum != TARNFS_CSUM_CRC32C ||
 	    raw->line_shift != TARNFS_LINE_SHIFT || raw->align_shift != TARNFS_HUGE_SHIFT ||
 	    le16toh(raw->area_entry) != sizeof(struct tarnfs_area))
-		return damaged(err, "block size, checksum, line or alignment that version 1 does not have");
-	if (raw->role != TARNFS_DEVICE_FIRST || le16toh(raw->dev_index) || le16toh(raw->dev_count) != 1)
-		return tarn_fail(err, EOPNOTSUPP, "superblock: one of several devices, which needs a newer tarnfs");
+		return damaged(
+			err,
+			"block size, checksum, line or alignment that version 1 does not have");
+	if (raw->role != TARNFS_DEVICE_FIRST || le16toh(raw->dev_index) ||
+	    le16toh(raw->dev_count) != 1)
+		return tarn_fail(err, EOPNOTSUPP,
+				 "superblock: one of several devices, which needs a newer tarnfs");
 	sb->dev_size = le64toh(raw->dev_size);
 	sb->data_start = le64toh(raw->data_start);
 	sb->data_end = le64toh(raw->data_end);
-	if (sb->dev_size > TARNFS_SIZE_MAX || sb->data_start % TARNFS_HUGE || sb->data_end % TARNFS_BLOCK ||
-	    sb->data_start > sb->data_end || sb->data_end > sb->dev_size)
+	if (sb->dev_size > TARNFS_SIZE_MAX || sb->data_start % TARNFS_HUGE ||
+	    sb->data_end % TARNFS_BLOCK || sb->data_start > sb->data_end ||
+	    sb->data_end > sb->dev_size)
 		return damaged(err, "start or end of the data");
 	if (dev_size && sb->dev_size > dev_size)
 		return tarn_fail(err, EUCLEAN,
-				 "superblock: made for a device of %llu bytes, this one has %llu: grow it back",
+				 "superblock: made for a device of %llu bytes, this one has %llu: "
+				 "grow it back",
 				 (unsigned long long)sb->dev_size, (unsigned long long)dev_size);
 	sb->hosts = le32toh(raw->hosts);
 	sb->host_stride = le32toh(raw->host_stride);
@@ -76,9 +84,9 @@ static int decode_geometry(struct tarn_super *sb, const struct tarnfs_super *raw
 		return damaged(err, "number or length of host pages");
 	hosts_len = (uint64_t)sb->hosts * sb->host_stride;
 	if (sb->hosts_off % TARNFS_BLOCK || sb->mirror_off % TARNFS_BLOCK ||
-	    sb->hosts_off < TARNFS_SUPER2_OFF + TARNFS_BLOCK ||
-	    sb->hosts_off > sb->data_start || sb->mirror_off > sb->data_start ||
-	    sb->mirror_off < sb->hosts_off + hosts_len || hosts_len > sb->data_start - sb->mirror_off)
+	    sb->hosts_off < TARNFS_SUPER2_OFF + TARNFS_BLOCK || sb->hosts_off > sb->data_start ||
+	    sb->mirror_off > sb->data_start || sb->mirror_off < sb->hosts_off + hosts_len ||
+	    hosts_len > sb->data_start - sb->mirror_off)
 		return damaged(err, "place of the host pages");
 	return 0;
 }
@@ -93,23 +101,29 @@ int tarn_super_decode(struct tarn_super *sb, const struct tarnfs_super *raw, uin
 		return tarn_fail(err, ENODATA, "no tarnfs superblock here");
 	if (le32toh(raw->length) != TARNFS_SUPER_LEN) {
 		if (le32toh(raw->version) > TARNFS_FORMAT_VERSION)
-			return tarn_fail(err, EOPNOTSUPP, "superblock: media version %u, these tools know %d",
+			return tarn_fail(err, EOPNOTSUPP,
+					 "superblock: media version %u, these tools know %d",
 					 le32toh(raw->version), TARNFS_FORMAT_VERSION);
-		return tarn_fail(err, EUCLEAN, "superblock: damaged (length %u)", le32toh(raw->length));
+		return tarn_fail(err, EUCLEAN, "superblock: damaged (length %u)",
+				 le32toh(raw->length));
 	}
 	if (super_crc(raw) != le32toh(raw->crc))
 		return tarn_fail(err, EUCLEAN, "superblock: damaged (checksum)");
 	if (le32toh(raw->version) != TARNFS_FORMAT_VERSION)
-		return tarn_fail(err, EOPNOTSUPP, "superblock: media version %u, these tools know %d",
+		return tarn_fail(err, EOPNOTSUPP,
+				 "superblock: media version %u, these tools know %d",
 				 le32toh(raw->version), TARNFS_FORMAT_VERSION);
 	sb->compat = le64toh(raw->compat);
 	sb->ro_compat = le64toh(raw->ro_compat);
 	sb->incompat = le64toh(raw->incompat);
 	if (sb->incompat & ~TARNFS_INCOMPAT_KNOWN)
-		return tarn_fail(err, EOPNOTSUPP, "superblock: feature bits 0x%llx need a newer tarnfs",
+		return tarn_fail(err, EOPNOTSUPP,
+				 "superblock: feature bits 0x%llx need a newer tarnfs",
 				 (unsigned long long)(sb->incompat & ~TARNFS_INCOMPAT_KNOWN));
-	if (!tarn_all_zero(raw->zero1, sizeof(raw->zero1)) || !tarn_all_zero(raw->zero2, sizeof(raw->zero2)))
-		return tarn_fail(err, EOPNOTSUPP, "superblock: reserved bytes are set: it needs a newer tarnfs");
+	if (!tarn_all_zero(raw->zero1, sizeof(raw->zero1)) ||
+	    !tarn_all_zero(raw->zero2, sizeof(raw->zero2)))
+		return tarn_fail(err, EOPNOTSUPP,
+				 "superblock: reserved bytes are set: it needs a newer tarnfs");
 	memcpy(sb->uuid, raw->uuid, sizeof(sb->uuid));
 	memcpy(sb->dev_uuid, raw->dev_uuid, sizeof(sb->dev_uuid));
 	if (tarn_uuid_is_zero(sb->uuid))
@@ -165,8 +179,8 @@ void tarn_super_encode(struct tarnfs_super *raw, const struct tarn_super *sb)
 	raw->crc = htole32(super_crc(raw));
 }
 
-static int super_read_at(struct tarn_super *sb, struct tarn_media *m, uint64_t off, uint64_t dev_size,
-			 struct tarn_err *err)
+static int super_read_at(struct tarn_super *sb, struct tarn_media *m, uint64_t off,
+			 uint64_t dev_size, struct tarn_err *err)
 {
 	struct tarnfs_super raw;
 	int ret;
@@ -176,12 +190,14 @@ static int super_read_at(struct tarn_super *sb, struct tarn_media *m, uint64_t o
 				 (unsigned long long)m->size);
 	ret = tarn_media_fetch(m, off, &raw, sizeof(raw));
 	if (ret)
-		return tarn_fail(err, -ret, "superblock: cannot be read at device offset 0x%llx: %s",
+		return tarn_fail(err, -ret,
+				 "superblock: cannot be read at device offset 0x%llx: %s",
 				 (unsigned long long)m->bad, strerror(-ret));
 	return tarn_super_decode(sb, &raw, dev_size, err);
 }
 
-int tarn_super_read(struct tarn_super *sb, struct tarn_media *m, uint64_t dev_size, struct tarn_err *err)
+int tarn_super_read(struct tarn_super *sb, struct tarn_media *m, uint64_t dev_size,
+		    struct tarn_err *err)
 {
 	return super_read_at(sb, m, TARNFS_SUPER_OFF, dev_size, err);
 }
@@ -225,7 +241,8 @@ int tarn_mkfs_plan(struct tarn_super *sb, const struct tarn_mkfs *opt, struct ta
 	memset(sb, 0, sizeof(*sb));
 	sb->hosts = opt->hosts ? opt->hosts : TARNFS_HOSTS_DEFAULT;
 	if (sb->hosts > TARNFS_HOSTS_MAX)
-		return tarn_fail(err, EINVAL, "%u hosts: at most %d are possible", sb->hosts, TARNFS_HOSTS_MAX);
+		return tarn_fail(err, EINVAL, "%u hosts: at most %d are possible", sb->hosts,
+				 TARNFS_HOSTS_MAX);
 	if (!area) {
 		area = tarn_round_up(opt->dev_size / TARNFS_AREA_FRACTION, TARNFS_BLOCK);
 		if (area < TARNFS_AREA_MIN)
@@ -233,7 +250,8 @@ int tarn_mkfs_plan(struct tarn_super *sb, const struct tarn_mkfs *opt, struct ta
 		if (area > TARNFS_AREA_MAX)
 			area = TARNFS_AREA_MAX;
 	} else if (area < TARNFS_AREA_MIN || area > TARNFS_AREA_MAX) {
-		return tarn_fail(err, EINVAL, "log size %llu: must be from %llu (1 MiB) to %llu (1 GiB)",
+		return tarn_fail(err, EINVAL,
+				 "log size %llu: must be from %llu (1 MiB) to %llu (1 GiB)",
 				 (unsigned long long)area, TARNFS_AREA_MIN, TARNFS_AREA_MAX);
 	}
 	area = tarn_round_up(area, TARNFS_BLOCK);
@@ -247,10 +265,12 @@ int tarn_mkfs_plan(struct tarn_super *sb, const struct tarn_mkfs *opt, struct ta
 	sb->data_end = opt->dev_size / TARNFS_BLOCK * TARNFS_BLOCK;
 	sb->data_start = tarn_round_up(TARNFS_LOG_OFF + TARNFS_AREAS * area, TARNFS_HUGE);
 	if (opt->dev_size > TARNFS_SIZE_MAX)
-		return tarn_fail(err, EINVAL, "device of %llu bytes", (unsigned long long)opt->dev_size);
+		return tarn_fail(err, EINVAL, "device of %llu bytes",
+				 (unsigned long long)opt->dev_size);
 	if (sb->data_end < sb->data_start + TARNFS_HUGE)
 		return tarn_fail(err, ENOSPC,
-				 "device too small: %llu bytes, at least %llu are needed with logs of %llu bytes",
+				 "device too small: %llu bytes, at least %llu are needed with logs "
+				 "of %llu bytes",
 				 (unsigned long long)opt->dev_size,
 				 (unsigned long long)(sb->data_start + TARNFS_HUGE),
 				 (unsigned long long)area);
@@ -319,13 +339,15 @@ static int write_pages(struct tarn_media *m, const struct tarn_super *sb, const 
 		}
 		tarn_identity_encode(&raw.identity, &id, (uint16_t)page, sb->uuid);
 		tarn_control_encode(&raw.control, &none, (uint16_t)page, sb->uuid);
-		_Static_assert(TARNFS_LINE_CONTROL == TARNFS_LINE_IDENTITY + 1 && sizeof(raw) == 2 * TARNFS_LINE,
+		_Static_assert(TARNFS_LINE_CONTROL == TARNFS_LINE_IDENTITY + 1 &&
+				       sizeof(raw) == 2 * TARNFS_LINE,
 			       "identity and control are neighbours");
 		ret = tarn_media_write(m, tarn_line_off(sb, (uint16_t)page, TARNFS_LINE_IDENTITY),
 				       &raw, sizeof(raw));
 		if (!ret)
-			ret = tarn_media_write(m, tarn_mirror_line_off(sb, (uint16_t)page, TARNFS_LINE_IDENTITY),
-					       &raw, sizeof(raw));
+			ret = tarn_media_write(
+				m, tarn_mirror_line_off(sb, (uint16_t)page, TARNFS_LINE_IDENTITY),
+				&raw, sizeof(raw));
 	}
 	if (!ret)
 		ret = tarn_media_writeback(m, sb->hosts_off, TARNFS_LOG_OFF - sb->hosts_off);
@@ -378,24 +400,31 @@ static int write_log(struct tarn_media *m, const struct tarn_super *sb, const st
 	return ret;
 }
 
-static int write_control(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_log *log)
+static int write_control(struct tarn_media *m, const struct tarn_super *sb,
+			 const struct tarn_log *log)
 {
 	const struct tarn_control control = {
-		.generation = log->seed.generation, .state = TARNFS_CONTROL_ACTIVE, .slot = log->slot,
-		.area_off = log->area_off, .area_len = log->area_len,
+		.generation = log->seed.generation,
+		.state = TARNFS_CONTROL_ACTIVE,
+		.slot = log->slot,
+		.area_off = log->area_off,
+		.area_len = log->area_len,
 	};
 	struct tarnfs_control raw;
 	int ret;
 
 	tarn_control_encode(&raw, &control, log->seed.host, sb->uuid);
-	ret = tarn_media_store(m, tarn_line_off(sb, log->seed.host, TARNFS_LINE_CONTROL), &raw, sizeof(raw));
+	ret = tarn_media_store(m, tarn_line_off(sb, log->seed.host, TARNFS_LINE_CONTROL), &raw,
+			       sizeof(raw));
 	if (!ret)
-		ret = tarn_media_store(m, tarn_mirror_line_off(sb, log->seed.host, TARNFS_LINE_CONTROL),
-				       &raw, sizeof(raw));
+		ret = tarn_media_store(
+			m, tarn_mirror_line_off(sb, log->seed.host, TARNFS_LINE_CONTROL), &raw,
+			sizeof(raw));
 	return ret;
 }
 
-static int write_commit(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_log *log)
+static int write_commit(struct tarn_media *m, const struct tarn_super *sb,
+			const struct tarn_log *log)
 {
 	uint64_t off = tarn_commit_off(sb, log);
 	int ret = tarn_media_write64(m, off, tarn_commit_word(&log->seed, log->slot, log->units));
@@ -443,7 +472,9 @@ int tarn_mkfs_write(struct tarn_media *m, const struct tarn_super *sb, const str
 	for (int i = 0; !ret && i < sb->areas; i++)
 		ret = tarn_media_invalidate(m, sb->area[i].off, AREA_HEAD);
 	if (ret)
-		return tarn_fail(err, -ret, "mkfs failed at device offset 0x%llx: %s; no file system is there now",
-				 (unsigned long long)m->bad, strerror(-ret));
+		return tarn_fail(
+			err, -ret,
+			"mkfs failed at device offset 0x%llx: %s; no file system is there now",
+			(unsigned long long)m->bad, strerror(-ret));
 	return 0;
 }

@@ -5,7 +5,7 @@
  * Functions return 0 (or a count) or a negative errno and leave a sentence in
  * the tarn_err they are given: what failed, where, and what to do next. Only
  * user/cmd prints. Numbers are host-endian here; the media's little-endian
- * form ends in format.c, super.c, hostpage.c and log.c.
+ * form ends in super.c, hostpage.c, record.c and log.c.
  */
 #ifndef TARN_H
 #define TARN_H
@@ -44,7 +44,10 @@ uint32_t tarn_crc32c(uint32_t crc, const void *buf, size_t len);	/* start with 0
 
 /* ---- uuid.c ---- */
 void tarn_uuid_random(uint8_t out[16]);
-/* version 5 (RFC 4122) of name under the namespace ns; for host uuids name is the 32 hex digits of machine-id */
+/*
+ * version 5 (RFC 4122) of name under the namespace ns; for host uuids name is the 32 hex
+ * digits of machine-id
+ */
 void tarn_uuid_v5(uint8_t out[16], const uint8_t ns[16], const void *name, size_t len);
 void tarn_uuid_text(char out[37], const uint8_t uuid[16]);
 int tarn_uuid_parse(uint8_t out[16], const char *text);
@@ -74,11 +77,15 @@ struct tarn_super {
 	uint32_t created_nsec;
 	uint8_t dev_uuid[16];
 };
-/* Every field checked as if an enemy wrote it. -EUCLEAN damaged, -ENODATA no tarnfs here, -EOPNOTSUPP version or incompat. */
+/*
+ * Every field checked as if an enemy wrote it. -EUCLEAN damaged, -ENODATA no tarnfs here,
+ * -EOPNOTSUPP version or incompat.
+ */
 int tarn_super_decode(struct tarn_super *sb, const struct tarnfs_super *raw, uint64_t dev_size,
 		      struct tarn_err *err);
 void tarn_super_encode(struct tarnfs_super *raw, const struct tarn_super *sb);
-int tarn_super_read(struct tarn_super *sb, struct tarn_media *m, uint64_t dev_size, struct tarn_err *err);
+int tarn_super_read(struct tarn_super *sb, struct tarn_media *m, uint64_t dev_size,
+		    struct tarn_err *err);
 
 struct tarn_mkfs {
 	uint64_t dev_size;
@@ -86,8 +93,8 @@ struct tarn_mkfs {
 	uint64_t log_size;		/* bytes an area, 0 = default */
 	const char *label;		/* or NULL */
 	const uint8_t *uuid;		/* or NULL: random */
-	const uint8_t *owner;		/* host uuid that page 0 is bound to, or NULL: first mount takes it */
-	int owner_self;			/* 1: owner is this host (uuid computed from the new fs uuid) */
+	const uint8_t *owner;		/* uuid page 0 is bound to, or NULL: first mount */
+	int owner_self;			/* 1: this host (its uuid follows from the new fs uuid) */
 	int64_t now_sec;
 	uint32_t now_nsec;
 	uint16_t root_mode;		/* 0 = 0755 */
@@ -95,11 +102,11 @@ struct tarn_mkfs {
 };
 /* What mkfs would destroy: for its refusals. Fails only when the media cannot be read. */
 struct tarn_mkfs_probe {
-	bool found;			/* a superblock of tarnfs, be it damaged or of a newer version */
-	bool valid;			/* sb and the rest is known: of the first copy, else of the second */
+	bool found;		/* a superblock of tarnfs, be it damaged or of a newer version */
+	bool valid;		/* the rest is known: by the first copy, else by the second */
 	struct tarn_super sb;
-	uint32_t claimed;		/* host pages that some host has claimed */
-	char pages[768];		/* sentence part: the pages that are not free, and whose they are */
+	uint32_t claimed;	/* host pages that some host has claimed */
+	char pages[768];	/* sentence part: the pages that are not free, whose they are */
 };
 int tarn_mkfs_probe(struct tarn_mkfs_probe *probe, struct tarn_media *m, uint64_t dev_size,
 		    struct tarn_err *err);
@@ -122,7 +129,11 @@ struct tarn_control {
 	uint8_t state, slot, next_slot;
 	bool bad;		/* neither copy: -EUCLEAN, stop and ask for fsck */
 };
-struct tarn_hoststatus { uint64_t nonce, released, applied_generation, applied_seq; uint16_t applied_host; bool valid; };
+struct tarn_hoststatus {
+	uint64_t nonce, released, applied_generation, applied_seq;
+	uint16_t applied_host;
+	bool valid;
+};
 struct tarn_quiesce { uint64_t nonce, generation, final_seq; uint32_t final_units; bool valid; };
 struct tarn_page {
 	struct tarn_identity id;
@@ -163,22 +174,25 @@ struct tarn_claim {
  * order, so the caller waits (2 s) and calls tarn_claim_check.
  * -EUSERS: no page, the text lists them all and the ways out.
  */
-int tarn_claim_choose(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_host_id *id,
-		      int wanted, uint16_t *page, bool *again, bool *settle, struct tarn_err *err);
+int tarn_claim_choose(struct tarn_media *m, const struct tarn_super *sb,
+		      const struct tarn_host_id *id, int wanted, uint16_t *page, bool *again,
+		      bool *settle, struct tarn_err *err);
 /* Writes the claim in its order (media must have page and mirror writable): new nonce. */
-int tarn_claim_write(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_host_id *id,
-		     uint16_t page, struct tarn_claim *claim, struct tarn_err *err);
-/* Re-reads the identity: -EAGAIN when another host's claim stands there. */
-int tarn_claim_check(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_claim *claim,
+int tarn_claim_write(struct tarn_media *m, const struct tarn_super *sb,
+		     const struct tarn_host_id *id, uint16_t page, struct tarn_claim *claim,
 		     struct tarn_err *err);
+/* Re-reads the identity: -EAGAIN when another host's claim stands there. */
+int tarn_claim_check(struct tarn_media *m, const struct tarn_super *sb,
+		     const struct tarn_claim *claim, struct tarn_err *err);
 /* At a clean umount: the master publishes quiesce {gen, units, seq}; then identity state bound. */
-int tarn_claim_release(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_claim *claim,
-		       struct tarn_err *err);
+int tarn_claim_release(struct tarn_media *m, const struct tarn_super *sb,
+		       const struct tarn_claim *claim, struct tarn_err *err);
 /* status line {nonce, released, applied...} and info; [page lock held by the caller] */
-int tarn_status_publish(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_claim *claim,
-			uint64_t generation, uint16_t log_host, uint64_t seq, struct tarn_err *err);
+int tarn_status_publish(struct tarn_media *m, const struct tarn_super *sb,
+			const struct tarn_claim *claim, uint64_t generation, uint16_t log_host,
+			uint64_t seq, struct tarn_err *err);
 
-/* ---- log.c: records ---- */
+/* ---- record.c ---- */
 struct tarn_rec {
 	uint16_t type;		/* enum tarnfs_record_type */
 	uint8_t class_, flags;
@@ -222,15 +236,17 @@ const char *tarn_rec_type_name(uint16_t type);
 /* Units the record takes. */
 uint32_t tarn_rec_units(const struct tarn_rec *rec);
 /* Encodes into buf (units * 64 bytes). -EINVAL for what could not be decoded again. */
-int tarn_rec_encode(void *buf, size_t room, const struct tarn_rec *rec, const struct tarn_seed *seed);
+int tarn_rec_encode(void *buf, size_t room, const struct tarn_rec *rec,
+		    const struct tarn_seed *seed);
 /*
  * Decodes one record at buf (room bytes readable), every field checked:
  * crc, lengths, names (no NUL, '/', "." or ".."), reserved bytes.
  * -EUCLEAN with the sentence; -EOPNOTSUPP for an unknown type of class refuse.
  */
-int tarn_rec_decode(struct tarn_rec *rec, const void *buf, size_t room, const struct tarn_seed *seed,
-		    struct tarn_err *err);
+int tarn_rec_decode(struct tarn_rec *rec, const void *buf, size_t room,
+		    const struct tarn_seed *seed, struct tarn_err *err);
 
+/* ---- log.c ---- */
 struct tarn_log {		/* one generation as read */
 	struct tarn_seed seed;
 	uint8_t slot;
@@ -247,12 +263,12 @@ struct tarn_log {		/* one generation as read */
 int tarn_log_open(struct tarn_log *log, struct tarn_media *m, const struct tarn_super *sb,
 		  const struct tarn_current *cur, struct tarn_err *err);
 /*
- * Reads records from unit position *pos (start with TARNFS_LOG_HEADER_UNITS) up to log->units, a batch
- * or the checkpoint at a time: calls fn for each record. Invalidates what it reads.
+ * Reads records from unit position *pos (start with TARNFS_LOG_HEADER_UNITS) up to log->units, a
+ * batch or the checkpoint at a time: calls fn for each record. Invalidates what it reads.
  */
 typedef int (*tarn_rec_fn)(void *arg, const struct tarn_rec *rec);
-int tarn_log_walk(struct tarn_log *log, struct tarn_media *m, uint32_t *pos, tarn_rec_fn fn, void *arg,
-		  struct tarn_err *err);
+int tarn_log_walk(struct tarn_log *log, struct tarn_media *m, uint32_t *pos, tarn_rec_fn fn,
+		  void *arg, struct tarn_err *err);
 
 /* ---- kernel.c: the kernel as the library sees it; tests put node.c behind it ---- */
 struct tarn_kernel;
@@ -288,18 +304,20 @@ struct tarn_session {
 	/* how far this process has read (replay.c); generation 0 = not at all */
 	struct tarn_log log;
 	uint32_t log_pos;		/* units; what is before it is in the kernel */
-	bool readonly;			/* an unknown record of class read-only was met: no append */
+	bool readonly; /* an unknown record of class read-only was met: no append */
 };
-#define TARN_OPEN_APPEND 1		/* maps own page and log areas writable; -EROFS unless master */
+#define TARN_OPEN_APPEND 1 /* maps own page and log areas writable; -EROFS unless master */
 /*
  * path: any existing file or directory on a mount. -EMEDIUMTYPE not a tarnfs,
  * -EPROTO another interface version, -EROFS not the master, -EIO shut down.
  */
-int tarn_session_open(struct tarn_session *s, const char *path, unsigned int flags, struct tarn_err *err);
+int tarn_session_open(struct tarn_session *s, const char *path, unsigned int flags,
+		      struct tarn_err *err);
 /* For mount.tarnfs: over an open root directory of a fresh mount, with the page not yet known. */
 int tarn_session_attach(struct tarn_session *s, int dirfd, struct tarn_err *err);
 /* Maps these ranges writable from now on (a new OPEN_META). */
-int tarn_session_writable(struct tarn_session *s, const struct tarn_media_range *r, size_t n, struct tarn_err *err);
+int tarn_session_writable(struct tarn_session *s, const struct tarn_media_range *r, size_t n,
+			  struct tarn_err *err);
 void tarn_session_close(struct tarn_session *s);
 
 /* ---- replay.c ---- */
@@ -315,7 +333,7 @@ int64_t tarn_replay(struct tarn_session *s, bool at_end, struct tarn_err *err);
 
 /* ---- append.c ---- */
 struct tarn_new {		/* a file, directory or symlink to come */
-	struct tarnfs_reserve_item item;	/* in: type, size, align, flags; out: ino, off, len */
+	struct tarnfs_reserve_item item; /* in: type, size, align, flags; out: ino, off, len */
 	uint64_t parent;	/* inode number; 0: parent_index */
 	size_t parent_index;	/* of an earlier entry of the same batch */
 	const char *name;	/* NUL terminated, 1..255 bytes */
@@ -330,11 +348,15 @@ struct tarn_reservation {
 	struct tarn_new *news;
 	size_t count;
 };
-/* Names are checked, numbers and space reserved, nothing visible yet. -ENOSPC says needed, free, largest. */
-int tarn_reserve_files(struct tarn_session *s, struct tarn_reservation *r, struct tarn_new *news, size_t count,
-		 struct tarn_err *err);
+/*
+ * Names are checked, numbers and space reserved, nothing visible yet. -ENOSPC says needed,
+ * free, largest.
+ */
+int tarn_reserve_files(struct tarn_session *s, struct tarn_reservation *r, struct tarn_new *news,
+		       size_t count, struct tarn_err *err);
 /* A descriptor (O_RDWR) of the nameless file news[i], to write its bytes through. */
-int tarn_reserve_open_file(struct tarn_session *s, struct tarn_reservation *r, size_t i, struct tarn_err *err);
+int tarn_reserve_open_file(struct tarn_session *s, struct tarn_reservation *r, size_t i,
+			   struct tarn_err *err);
 /*
  * Protocol section 2 from the append lock on: one commit for all of it. The
  * caller has written the data and called fsync on it. -EEXIST names the entry;
@@ -343,8 +365,12 @@ int tarn_reserve_open_file(struct tarn_session *s, struct tarn_reservation *r, s
  */
 int tarn_commit(struct tarn_session *s, struct tarn_reservation *r, struct tarn_err *err);
 void tarn_reservation_drop(struct tarn_session *s, struct tarn_reservation *r);
-/* Bytes of log that these entries would take, and what is left for creates: -ENOSPC with the sentence if too much. */
-int tarn_log_room(struct tarn_session *s, const struct tarn_new *news, size_t count, struct tarn_err *err);
+/*
+ * Bytes of log that these entries would take, and what is left for creates: -ENOSPC with
+ * the sentence if too much.
+ */
+int tarn_log_room(struct tarn_session *s, const struct tarn_new *news, size_t count,
+		  struct tarn_err *err);
 
 /* ---- device.c: from a path to a device or a mount ---- */
 struct tarn_device {
@@ -358,17 +384,23 @@ int tarn_device_find(struct tarn_device *d, const char *path, struct tarn_err *e
 /*
  * fsopen("tarnfs"), options "k=v" or "flag" NULL terminated, create, fsmount, openat(".").
  * *mntfd is the mount (close it to undo), *dirfd its root directory, usable for ioctls.
- * Errors carry the kernel's own message (fsopen log) and what to do next; -ENODEV: module not loaded.
+ * Errors carry the kernel's own message (fsopen log) and what to do next; -ENODEV: module not
+ * loaded.
  */
-int tarn_mount_new(const char *device, const char *const *options, int *mntfd, int *dirfd, struct tarn_err *err);
-/* Metadata of any device: a detached `meta` mount, or the file itself. writable: all of [0, data_start or size). */
+int tarn_mount_new(const char *device, const char *const *options, int *mntfd, int *dirfd,
+		   struct tarn_err *err);
+/*
+ * Metadata of any device: a detached `meta` mount, or the file itself. writable: all of
+ * [0, data_start or size).
+ */
 struct tarn_meta {
 	int mntfd, dirfd, fd;
 	struct tarn_media *media;
 	uint64_t dev_size;
 	bool sync;			/* an image that was written to: fsync(2) at close */
 };
-int tarn_meta_open(struct tarn_meta *meta, const struct tarn_device *d, bool writable, struct tarn_err *err);
+int tarn_meta_open(struct tarn_meta *meta, const struct tarn_device *d, bool writable,
+		   struct tarn_err *err);
 void tarn_meta_close(struct tarn_meta *meta);
 
 #endif
