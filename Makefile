@@ -62,16 +62,17 @@ define copy
 		test -e "$(CURDIR)/kmod/$$f" || rm -f "$$f"; done
 endef
 
+# O= again: the kernel's make takes that of the command line for a folder of its own
 modules:
 	$(call copy,$(O)/kmod-$(name))
-	$(MAKE) -C $(kdir) M=$(O)/kmod-$(name) $(strict) modules
+	$(MAKE) -C $(kdir) O= M=$(O)/kmod-$(name) $(strict) modules
 
 # Only warnings in our files count: the headers of old kernels have some of their own.
 sparse:
 	$(call copy,$(O)/sparse-$(name))
 	@echo "sparse on the module for $(name)"
 	@find $(O)/sparse-$(name) -name '*.o' -delete
-	@$(MAKE) -C $(kdir) M=$(O)/sparse-$(name) C=2 CF=-D__CHECK_ENDIAN__ modules \
+	@$(MAKE) -C $(kdir) O= M=$(O)/sparse-$(name) C=2 CF=-D__CHECK_ENDIAN__ modules \
 		>$(O)/sparse-$(name)/log 2>&1 || { tail -n 30 $(O)/sparse-$(name)/log >&2; exit 1; }
 	@if ! grep -q '^ *CHECK ' $(O)/sparse-$(name)/log; then \
 		echo "sparse did not run: see $(O)/sparse-$(name)/log" >&2; exit 1; fi
@@ -81,7 +82,7 @@ install: user
 	+$(call part,user,install)
 
 modules_install: modules
-	$(MAKE) -C $(kdir) M=$(O)/kmod-$(name) INSTALL_MOD_DIR=extra modules_install
+	$(MAKE) -C $(kdir) O= M=$(O)/kmod-$(name) INSTALL_MOD_DIR=extra modules_install
 
 clean:
 	rm -rf $(O)

@@ -693,6 +693,9 @@ static int tarn_op_check(const struct tarnfs_apply *args, const struct tarnfs_op
 			return -EINVAL;
 	if (op->mode & ~07777 || op->mtime_nsec > 999999999)
 		return -EINVAL;
+	/* the ids that mean none */
+	if (op->uid == (u32)-1 || op->gid == (u32)-1)
+		return -EINVAL;
 	if (tarn_strings_check(args, op->name, op->name_len))
 		return -EINVAL;
 	if (root) {

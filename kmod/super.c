@@ -467,7 +467,8 @@ static void tarnfs_kill_sb(struct super_block *sb)
 	tarnfs_backing_close(&sbi->backing, sb);
 	if (test_bit(TARNFS_SB_TREE, &sbi->state))
 		tarn_tree_destroy(&sbi->tree);
-	kfree(sbi);
+	/* a path walk under RCU may still ask for the role */
+	kfree_rcu(sbi, rcu);
 }
 
 static struct file_system_type tarnfs_type = {

@@ -78,6 +78,8 @@ struct tarnfs_sb_info {
 	spinlock_t		reap_lock;
 	struct list_head	reap_list;	/* tarnfs_inode.reap_link */
 	struct delayed_work	reap_work;
+
+	struct rcu_head		rcu;
 };
 
 static inline struct tarnfs_sb_info *tarnfs_sb(const struct super_block *sb)

@@ -418,7 +418,7 @@ struct tarnfs_rec_node {
 	__le64	parent;				/* inode number; the root is its own parent */
 	__le64	mtime_sec;			/* two's complement, since 1970 */
 	__le32	mtime_nsec;			/* 0..999999999 */
-	__le32	uid;
+	__le32	uid;				/* not 0xffffffff, as gid: that means none */
 	__le32	gid;
 	__le16	mode;				/* permission bits 07777 alone, no type */
 	__le16	name_len;			/* 1..255; 0 for the root */

@@ -173,7 +173,7 @@ struct tarnfs_op {
 	__u64	parent;			/* inode number of a directory; the root (stage only) is 1 in 1 */
 	__s64	mtime_sec;
 	__u32	mtime_nsec;		/* 0..999999999 */
-	__u32	uid;
+	__u32	uid;			/* not 0xffffffff, as gid */
 	__u32	gid;
 	__u16	mode;			/* 07777 */
 	__u16	name_len;		/* 1..255; 0 for the root */

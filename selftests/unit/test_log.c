@@ -201,6 +201,8 @@ static void encode_refuses(void **state)
 	REFUSED(parent, 17);
 	REFUSED(mode, 010000);
 	REFUSED(mtime_nsec, 1000000000);
+	REFUSED(uid, UINT32_MAX);
+	REFUSED(gid, UINT32_MAX);
 	REFUSED(size, 8193);
 	REFUSED(size, 0);
 	REFUSED(size, TARNFS_SIZE_MAX + 1);

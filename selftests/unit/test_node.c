@@ -435,6 +435,8 @@ static void test_malformed(void **state)
 	BAD(FILE_(), op->arg[4] = 1);
 	BAD(DIR(), op->mode = 010000);
 	BAD(DIR(), op->mtime_nsec = 1000000000);
+	BAD(DIR(), op->uid = UINT32_MAX);
+	BAD(DIR(), op->gid = UINT32_MAX);
 	BAD(DIR(), op->ino = 0);
 	BAD(DIR(), op->ino = 1);
 	BAD(DIR(), op->ino = 15);

@@ -439,7 +439,6 @@ out_session:
 			let_page_go(&s);
 	}
 	tarn_session_close(&s);
-	/* the session may have closed it with the rest: it is its descriptor then */
 	close(mntfd);
 	if (!ret)
 		*code = MOUNT_OK;

@@ -146,6 +146,8 @@ static const char *node_fault(const struct tarn_rec *rec)
 		return "mode";
 	if (rec->mtime_nsec > 999999999)
 		return "mtime";
+	if (rec->uid == UINT32_MAX || rec->gid == UINT32_MAX)
+		return "owner";
 	if (rec->type == TARNFS_REC_FILE) {
 		if (rec->size > TARNFS_SIZE_MAX)
 			return "size";
