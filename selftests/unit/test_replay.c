@@ -202,6 +202,50 @@ static void ten_thousand_files(void **state)
 	memory_free(big);
 }
 
+/* More than one APPLY takes: whole batches go in each, and all of it arrives. */
+static void more_than_one_call(void **state)
+{
+	const unsigned int per_commit = 10000, commits = 7;
+	struct tarn_new *news = calloc(per_commit, sizeof(*news));
+	char (*names)[16] = calloc(per_commit, sizeof(*names));
+	struct testhost master, client;
+	struct memory *big;
+	struct tarn_super big_sb;
+	const char *ops;
+
+	(void)state;
+	big = test_mkfs(&big_sb, 2, 10 * MIB, 4 * MIB, test_owner);
+	testhost_start(&master, big, &big_sb, 0);
+	testhost_mount(&master);
+	for (unsigned int commit = 0; commit < commits; commit++) {
+		struct tarn_reservation r = { .set = -1 };
+
+		for (unsigned int i = 0; i < per_commit; i++) {
+			snprintf(names[i], sizeof(names[i]), "%u.%u", commit, i);
+			news[i] = (struct tarn_new){ .item = { .type = TARNFS_TYPE_FILE },
+						     .parent = 1, .name = names[i] };
+		}
+		if (tarn_reserve_files(&master.s, &r, news, per_commit, &err) ||
+		    tarn_commit(&master.s, &r, &err))
+			fail_msg("%s", err.text);
+		tarn_reservation_drop(&master.s, &r);
+	}
+	testhost_start(&client, big, &big_sb, 1);
+	testkernel_recorder(client.t, client.r);
+	assert_int_equal(tarn_claim_write(client.s.media, &big_sb, &client.id, 1, &client.s.claim,
+					  &err), 0);
+	assert_int_equal(replay(&client), per_commit * commits + 1);
+	ops = recorder_take(client.r);
+	assert_non_null(strstr(ops, "APPLY 60000\n" SCAN "APPLY 10000\nAPPLY at-end 0\n"));
+	assert_same_tree(&master, &client);
+	assert_no_fault(client.r);
+	free(news);
+	free(names);
+	testhost_stop(&client);
+	testhost_stop(&master);
+	memory_free(big);
+}
+
 /* The kernel stopped in the middle of a batch: what is missing of it comes next. */
 static void middle_of_a_batch(void **state)
 {
@@ -779,6 +823,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(replay_order),
 		TEST(ten_thousand_files),
+		TEST(more_than_one_call),
 		TEST(middle_of_a_batch),
 		TEST(damaged_in_the_middle),
 		TEST(every_byte),

@@ -297,6 +297,11 @@ static int batch_build(struct batch *b, const struct tarn_session *s,
 		strings += rec.name_len + rec.target_len;
 		b->units += tarn_rec_units(&rec);
 	}
+	/* else no kernel could take the batch in one call, and it would be committed for ever */
+	if (strings > TARNFS_STRINGS_MAX)
+		return tarn_fail(err, E2BIG,
+				 "names and targets of %zu bytes: a commit takes at most %d",
+				 strings, TARNFS_STRINGS_MAX);
 	b->count = (uint32_t)r->count;
 	b->first_seq = s->log.next_seq;
 	b->ops = calloc(r->count, sizeof(*b->ops));
@@ -420,9 +425,9 @@ static int prepare(struct batch *b, struct tarn_session *s, struct tarn_reservat
 				err, EROFS,
 				"the log has records of a newer tarnfs, which allow reading alone");
 		batch_free(b);
-		ret = batch_build(b, s, r, err);
+		ret = check_room(&s->log, units_of(r->news, r->count), err);
 		if (!ret)
-			ret = check_room(&s->log, b->units, err);
+			ret = batch_build(b, s, r, err);
 		if (ret)
 			return ret;
 		ret = batch_apply(b, s, TARNFS_APPLY_CHECK, &done);

@@ -272,6 +272,7 @@ static int collect_stage(struct pass *p, const struct tarn_rec *rec)
 
 static int collect(void *arg, const struct tarn_rec *rec)
 {
+	const uint64_t batch = (uint64_t)rec->batch_left + 1;
 	struct pass *p = arg;
 	int ret;
 
@@ -281,9 +282,11 @@ static int collect(void *arg, const struct tarn_rec *rec)
 		return p->fresh ? collect_stage(p, rec) : 0;
 	if (!rec->batch_index) {
 		p->batch = p->count;
-		/* the kernel takes whole batches, as many as fit */
-		if (p->count && (p->count + rec->batch_left + 1 > TARNFS_APPLY_MAX ||
-				 p->strings_len > TARNFS_STRINGS_MAX / 2)) {
+		/* the kernel takes whole batches, as many as are sure to fit */
+		if (p->count &&
+		    (p->count + batch > TARNFS_APPLY_MAX ||
+		     p->strings_len + batch * (TARNFS_NAME_MAX + TARNFS_TARGET_MAX) >
+			     TARNFS_STRINGS_MAX)) {
 			ret = flush_batches(p);
 			if (ret)
 				return ret;
