@@ -225,9 +225,13 @@ static bool is_root(const struct tarn_rec *rec)
 	return rec->type == TARNFS_REC_DIRECTORY && rec->ino == TARNFS_INO_ROOT;
 }
 
-/* One record at `unit`, decoded; its offset goes into a sentence about it. */
+/*
+ * One record at `unit`, decoded; its offset goes into a sentence about it.
+ * seed NULL: it is in the window and its crc was checked.
+ */
 static int record_at(struct tarn_rec *rec, struct window *w, const struct tarn_log *log,
-		     struct tarn_media *m, uint32_t unit, uint32_t limit, struct tarn_err *err)
+		     const struct tarn_seed *seed, struct tarn_media *m, uint32_t unit,
+		     uint32_t limit, struct tarn_err *err)
 {
 	uint64_t off = log->area_off + (uint64_t)unit * TARNFS_LINE;
 	struct tarnfs_record head;
@@ -251,9 +255,7 @@ static int record_at(struct tarn_rec *rec, struct window *w, const struct tarn_l
 		if (ret)
 			return ret;
 	}
-	ret = tarn_rec_decode(rec, window_at(w, unit),
-			      (size_t)(limit - unit < units ? limit - unit : units) * TARNFS_LINE,
-			      &log->seed, err);
+	ret = tarn_rec_decode(rec, window_at(w, unit), (size_t)units * TARNFS_LINE, seed, err);
 	rec->off = off;
 	if (ret)
 		return tarn_fail_prefix(err, ret, "log at device offset 0x%" PRIx64 ": ", off);
@@ -276,7 +278,7 @@ static int load_checkpoint(struct window *w, const struct tarn_log *log, struct 
 	struct tarn_rec rec;
 
 	do {
-		int ret = record_at(&rec, w, log, m, unit, limit, err);
+		int ret = record_at(&rec, w, log, &log->seed, m, unit, limit, err);
 
 		if (ret)
 			return ret;
@@ -306,7 +308,7 @@ static int load_batch(struct window *w, const struct tarn_log *log, struct tarn_
 	struct tarn_rec rec;
 
 	do {
-		int ret = record_at(&rec, w, log, m, unit, log->units, err);
+		int ret = record_at(&rec, w, log, &log->seed, m, unit, log->units, err);
 
 		if (ret)
 			return ret;
@@ -345,7 +347,7 @@ int tarn_log_walk(struct tarn_log *log, struct tarn_media *m, uint32_t *pos, tar
 		else
 			ret = load_batch(&w, log, m, unit, log->next_seq, &end, err);
 		for (; !ret && unit < end; unit += rec.units) {
-			ret = record_at(&rec, &w, log, m, unit, end, err);
+			ret = record_at(&rec, &w, log, NULL, m, unit, end, err);
 			if (!ret)
 				ret = fn(arg, &rec);
 		}

@@ -468,8 +468,8 @@ int tarn_rec_decode(struct tarn_rec *rec, const void *buf, size_t room,
 	c.len = (size_t)rec->units * TARNFS_LINE;
 	if (!rec->units || c.len > room)
 		return fault(err, "length");
-	if (le32toh(head.crc) !=
-	    tarn_log_crc(seed, buf, c.len, offsetof(struct tarnfs_record, crc)))
+	if (seed && le32toh(head.crc) !=
+			    tarn_log_crc(seed, buf, c.len, offsetof(struct tarnfs_record, crc)))
 		return fault(err, "checksum");
 	if (rec->flags & ~TARNFS_RECORD_CKPT)
 		return newer(err, "unknown flags");

@@ -242,6 +242,7 @@ int tarn_rec_encode(void *buf, size_t room, const struct tarn_rec *rec,
  * Decodes one record at buf (room bytes readable), every field checked:
  * crc, lengths, names (no NUL, '/', "." or ".."), reserved bytes.
  * -EUCLEAN with the sentence; -EOPNOTSUPP for an unknown type of class refuse.
+ * seed NULL: these bytes were checked against their crc before.
  */
 int tarn_rec_decode(struct tarn_rec *rec, const void *buf, size_t room,
 		    const struct tarn_seed *seed, struct tarn_err *err);
