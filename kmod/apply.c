@@ -76,6 +76,7 @@ static long tarnfs_ioctl_status(struct tarnfs_sb_info *sbi, struct tarnfs_status
 	status.nonce = tree->nonce;
 	status.generation = tree->generation;
 	status.seq = tree->seq;
+	status.position = tree->position;
 	status.next_ino = tree->next_ino;
 	status.directories = tree->directories;
 	status.files = tree->files;

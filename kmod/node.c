@@ -991,7 +991,7 @@ static int tarn_apply_check(const struct tarnfs_apply *args)
 		return -EPROTONOSUPPORT;
 	if (args->flags & ~known)
 		return -EINVAL;
-	for (i = 0; i < 4; i++)
+	for (i = 0; i < 3; i++)
 		if (args->zero[i])
 			return -EINVAL;
 	if (!args->generation || !args->nonce || args->role > TARNFS_ROLE_MASTER ||
@@ -1082,6 +1082,8 @@ int tarn_apply(struct tarn_tree *tree, const struct tarnfs_apply *args,
 		tree->role = args->role;
 	if (!check && at_end)
 		tree->epoch++;
+	if (!check)
+		tree->position = 0;
 	tree->next_ino = max(tree->next_ino, args->next_ino);
 	tree->committed_ino = max(tree->committed_ino, args->next_ino);
 
@@ -1115,6 +1117,8 @@ int tarn_apply(struct tarn_tree *tree, const struct tarnfs_apply *args,
 		tree->nonce = args->nonce;
 		tree->attached = true;
 	}
+	if (!check && !err)
+		tree->position = args->position;
 	kvfree(undo);
 	return err;
 }

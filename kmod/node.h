@@ -124,6 +124,7 @@ struct tarn_tree {
 	u64			nonce;		/* 0 before the first AT_END */
 	u64			next_ino;	/* the next RESERVE begins here */
 	u64			committed_ino;	/* next_ino as the log knows it */
+	u64			position;	/* the caller's note that goes with seq, 0 = none */
 	u64			epoch;		/* AT_ENDs begun; stamps limbo entries */
 	u16			log_host;
 	u16			page;		/* 0xffff before the first AT_END */

@@ -64,7 +64,8 @@ struct tarnfs_status {
 	__u64	evicted;		/* in: pointer to __u64[evicted_room], may be 0; out: unchanged */
 	__u32	evicted_room;
 	__u32	evicted_count;		/* out: nonces of evicted hosts known; at most room are copied */
-	__u64	zero[8];
+	__u64	position;		/* as the APPLY that brought seq here gave it, 0 = unknown */
+	__u64	zero[7];
 };
 
 struct tarnfs_range {
@@ -237,7 +238,13 @@ struct tarnfs_apply {
 	__u64	strings;		/* pointer to names and targets, not NUL terminated */
 	__u32	strings_len;
 	__u32	done;			/* out */
-	__u64	zero[4];
+	/*
+	 * Where in its log the caller is after this batch: a note for the next
+	 * reader, which STATUS returns and the kernel does not look at. Kept if
+	 * the whole batch was done, else forgotten. 0 = unknown.
+	 */
+	__u64	position;
+	__u64	zero[3];
 };
 
 /* EOPNOTSUPP until built: poisoned ranges of the device. */

@@ -159,6 +159,44 @@ static void test_stage(void **state)
 	free(after.buf);
 }
 
+/* The caller's note of where it is in its log is kept with the seq it belongs to, or not at all. */
+static void test_position(void **state)
+{
+	struct tarn_tree t;
+	struct batch b;
+
+	(void)state;
+	tree_up(&t, 64 * MIB);
+	batch_init(&b);
+	batch_dir(&b, 16, 1, "d");
+	b.args.position = 10;
+	assert_int_equal(batch_apply(&t, &b, TARNFS_APPLY_CHECK), 0);
+	assert_int_equal(t.position, 0);
+	assert_int_equal(batch_apply(&t, &b, 0), 0);
+	assert_int_equal(t.position, 10);
+
+	/* a batch that was done in part: nobody knows */
+	batch_reset(&b);
+	batch_dir(&b, 17, 1, "e");
+	batch_dir(&b, 18, 1, "d");
+	b.args.position = 20;
+	assert_int_equal(batch_apply(&t, &b, 0), -EEXIST);
+	assert_int_equal(t.seq, BASE_SEQ + 2);
+	assert_int_equal(t.position, 0);
+
+	/* one that does not continue what is here changes nothing */
+	batch_reset(&b);
+	b.args.position = 30;
+	assert_int_equal(batch_apply(&t, &b, TARNFS_APPLY_AT_END), 0);
+	assert_int_equal(t.position, 30);
+	b.args.position = 40;
+	b.args.generation++;
+	assert_int_equal(batch_apply(&t, &b, TARNFS_APPLY_AT_END), -ESTALE);
+	assert_int_equal(t.position, 30);
+	batch_free(&b);
+	tree_down(&t);
+}
+
 /* ---- what a call must look like ----------------------------------------- */
 
 static void test_args(void **state)
@@ -198,7 +236,7 @@ static void test_args(void **state)
 	TRY(b.args.strings_len = TARNFS_STRINGS_MAX + 1, -EINVAL);
 	TRY(b.args.next_ino = (1ULL << 63) + 1, -EINVAL);
 	TRY(b.args.first_seq = 1ULL << 63, -EINVAL);
-	TRY(b.args.zero[3] = 1, -EINVAL);
+	TRY(b.args.zero[2] = 1, -EINVAL);
 
 	/* another state than the kernel's */
 	TRY(b.args.generation++, -ESTALE);
@@ -1540,6 +1578,7 @@ int main(void)
 		cmocka_unit_test_setup(test_size, node_test_setup),
 		cmocka_unit_test_setup(test_init, node_test_setup),
 		cmocka_unit_test_setup(test_stage, node_test_setup),
+		cmocka_unit_test_setup(test_position, node_test_setup),
 		cmocka_unit_test_setup(test_args, node_test_setup),
 		cmocka_unit_test_setup(test_attach, node_test_setup),
 		cmocka_unit_test_setup(test_role, node_test_setup),

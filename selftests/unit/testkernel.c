@@ -58,6 +58,7 @@ static int t_status(struct tarn_kernel *k, struct tarnfs_status *st)
 	st->nonce = t->tree.nonce;
 	st->generation = t->tree.generation;
 	st->seq = t->tree.seq;
+	st->position = t->tree.position;
 	st->next_ino = t->tree.next_ino;
 	st->dev_size = t->sb.dev_size;
 	st->data_start = t->sb.data_start;

@@ -335,7 +335,7 @@ static int batch_apply(const struct batch *b, struct tarn_session *s, uint32_t f
 	struct tarnfs_apply args;
 	int ret;
 
-	tarn_apply_args(s, &s->log, &args);
+	tarn_apply_args(s, &s->log, s->log.units + b->units, &args);
 	args.flags = flags;
 	args.first_seq = b->first_seq;
 	args.count = b->count;

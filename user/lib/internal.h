@@ -125,8 +125,11 @@ int tarn_kernel_status(int dirfd, struct tarnfs_status *st);
 int tarn_session_ours(struct tarn_session *s, struct tarn_err *err);
 
 /* ---- replay.c ---- */
-/* APPLY with what is the same in every call: version, generation, page, nonce, role. */
-void tarn_apply_args(const struct tarn_session *s, const struct tarn_log *log,
+/*
+ * APPLY with what is the same in every call: version, generation, page, nonce,
+ * role; and where in the log the kernel is after it.
+ */
+void tarn_apply_args(const struct tarn_session *s, const struct tarn_log *log, uint32_t units,
 		     struct tarnfs_apply *args);
 int tarn_at_end(struct tarn_session *s, struct tarn_err *err);
 /* Stops this mount for good and says why: -ESTALE. */

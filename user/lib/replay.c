@@ -42,7 +42,12 @@ struct pass {
 	int64_t applied;
 };
 
-void tarn_apply_args(const struct tarn_session *s, const struct tarn_log *log,
+/*
+ * The kernel remembers how far in the log it is, so that the next process need
+ * not read all of it. Not when the log has records that forbid appending: then
+ * whoever comes next has to meet them too.
+ */
+void tarn_apply_args(const struct tarn_session *s, const struct tarn_log *log, uint32_t units,
 		     struct tarnfs_apply *args)
 {
 	memset(args, 0, sizeof(*args));
@@ -50,6 +55,7 @@ void tarn_apply_args(const struct tarn_session *s, const struct tarn_log *log,
 	args->log_host = log->seed.host;
 	args->page = s->claim.page;
 	args->nonce = s->claim.nonce;
+	args->position = s->readonly ? 0 : units;
 	args->role = log->seed.host == s->claim.page ? TARNFS_ROLE_MASTER : TARNFS_ROLE_CLIENT;
 }
 
@@ -191,7 +197,7 @@ static int flush(struct pass *p, uint32_t stage)
 	ret = scan_again(p);
 	if (ret)
 		return ret;
-	tarn_apply_args(p->s, &p->log, &args);
+	tarn_apply_args(p->s, &p->log, p->end, &args);
 	args.flags = stage;
 	args.first_seq = p->first_seq;
 	args.count = (uint32_t)p->count;
@@ -257,12 +263,12 @@ static int collect_stage(struct pass *p, const struct tarn_rec *rec)
 		return add_op(p, rec);
 	case TARNFS_REC_CHECKPOINT_END:
 		p->first_seq = p->log.base_seq;
+		p->end = TARNFS_LOG_HEADER_UNITS + p->log.ckpt_units;
 		ret = flush(p, TARNFS_APPLY_STAGE);
 		if (ret)
 			return ret;
 		p->fresh = false;
 		p->seq = p->log.base_seq;
-		p->end = TARNFS_LOG_HEADER_UNITS + p->log.ckpt_units;
 		advance(p);
 		return 0;
 	default:
@@ -353,18 +359,29 @@ static int check_generation(struct pass *p)
 			 p->cur.generation, p->cur.host, (uint64_t)st->generation, st->log_host);
 }
 
-/* Where this pass begins to read. */
+/*
+ * Where this pass begins to read: where this session was, or where whoever
+ * applied last told the kernel that it was.
+ */
 static uint32_t start_pos(struct pass *p)
 {
 	const struct tarn_session *s = p->s;
 	const struct tarn_log *had = &s->log;
+	uint64_t noted = s->st.position;
 
-	if (p->fresh || had->seed.generation != p->log.seed.generation ||
-	    had->seed.host != p->log.seed.host || had->area_off != p->log.area_off ||
-	    s->log_pos > p->log.units || had->next_seq > p->seq + 1)
+	if (p->fresh)
 		return TARNFS_LOG_HEADER_UNITS;
-	p->log.next_seq = had->next_seq;
-	return s->log_pos;
+	if (had->seed.generation == p->log.seed.generation &&
+	    had->seed.host == p->log.seed.host && had->area_off == p->log.area_off &&
+	    s->log_pos <= p->log.units && had->next_seq <= p->seq + 1) {
+		p->log.next_seq = had->next_seq;
+		return s->log_pos;
+	}
+	if (noted >= TARNFS_LOG_HEADER_UNITS + p->log.ckpt_units && noted <= p->log.units) {
+		p->log.next_seq = p->seq + 1;
+		return (uint32_t)noted;
+	}
+	return TARNFS_LOG_HEADER_UNITS;
 }
 
 /* A check failed: is it damage, or did the log move away under us? */
@@ -457,7 +474,7 @@ int tarn_at_end(struct tarn_session *s, struct tarn_err *err)
 	struct tarnfs_apply args;
 	int ret;
 
-	tarn_apply_args(s, &s->log, &args);
+	tarn_apply_args(s, &s->log, s->log_pos, &args);
 	args.flags = TARNFS_APPLY_AT_END;
 	args.first_seq = s->log.next_seq;
 	ret = s->kernel->ops->apply(s->kernel, &args, NULL, NULL);
