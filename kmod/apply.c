@@ -190,20 +190,19 @@ static int tarnfs_set_release(struct inode *inode, struct file *file)
 	struct tarnfs_set_file *sf = file->private_data;
 	struct tarnfs_sb_info *sbi = sf->sbi;
 	struct tarn_node *node;
-	unsigned int nofs;
 
 	for (;;) {
-		nofs = tarnfs_tree_lock(sbi);
+		down_write(&sbi->tree_rwsem);
 		node = tarn_set_pop(&sf->set);
-		tarnfs_tree_unlock(sbi, nofs);
+		up_write(&sbi->tree_rwsem);
 		if (!node)
 			break;
 		/* Who has a descriptor of it still open does this again at its end. */
 		tarnfs_invalidate(sbi, node->ino, node->extent.off, node->extent.len,
 				  TARNFS_LAST_USE);
-		nofs = tarnfs_tree_lock(sbi);
+		down_write(&sbi->tree_rwsem);
 		tarn_node_put(&sbi->tree, node);
-		tarnfs_tree_unlock(sbi, nofs);
+		up_write(&sbi->tree_rwsem);
 		cond_resched();
 	}
 	mntput(sf->mnt);
@@ -218,7 +217,6 @@ static long tarnfs_reserve_open(struct tarnfs_set_file *sf, struct tarnfs_reserv
 	struct path path = { .mnt = sf->mnt };
 	struct tarn_node *node;
 	struct file *file;
-	unsigned int nofs;
 	int fd;
 
 	if (copy_from_user(&args, arg, sizeof(args)))
@@ -233,11 +231,11 @@ static long tarnfs_reserve_open(struct tarnfs_set_file *sf, struct tarnfs_reserv
 	if (fd < 0)
 		return fd;
 
-	nofs = tarnfs_tree_lock(sbi);
+	down_write(&sbi->tree_rwsem);
 	node = tarn_set_member(&sbi->tree, &sf->set, args.ino);
 	if (node)
 		tarn_node_get(node);
-	tarnfs_tree_unlock(sbi, nofs);
+	up_write(&sbi->tree_rwsem);
 	if (!node) {
 		put_unused_fd(fd);
 		return -ENOENT;
@@ -298,7 +296,25 @@ static struct file *tarnfs_set_file(struct tarnfs_sb_info *sbi, struct vfsmount 
 	return file;
 }
 
-/* Zeroes whole pages of the device, past the caches. */
+/* Zeroes a page of the device, past the caches, if it still is ours to give. */
+static int tarnfs_zero_page(struct tarnfs_sb_info *sbi, u64 at)
+{
+	int io = tarnfs_io_begin(sbi);
+	int err, id;
+
+	if (tarnfs_is_shutdown(sbi)) {
+		err = -EIO;
+	} else if (READ_ONCE(sbi->tree.role) != TARNFS_ROLE_MASTER) {
+		err = -EROFS;
+	} else {
+		id = dax_read_lock();
+		err = dax_zero_page_range(sbi->backing.dax, PHYS_PFN(at), 1);
+		dax_read_unlock(id);
+	}
+	tarnfs_io_end(sbi, io);
+	return err;
+}
+
 static int tarnfs_zero_pages(struct tarnfs_sb_info *sbi, u64 off, u64 len)
 {
 	u64 at = sbi->backing.start + off;
@@ -306,16 +322,11 @@ static int tarnfs_zero_pages(struct tarnfs_sb_info *sbi, u64 off, u64 len)
 	int err = 0;
 
 	for (; !err && at < end; at += PAGE_SIZE) {
-		int id = dax_read_lock();
-
-		err = dax_zero_page_range(sbi->backing.dax, PHYS_PFN(at), 1);
-		dax_read_unlock(id);
+		err = tarnfs_zero_page(sbi, at);
 		if (at % TARNFS_HUGE)
 			continue;
 		cond_resched();
-		if (tarnfs_is_shutdown(sbi))
-			err = -EIO;
-		else if (fatal_signal_pending(current))
+		if (!err && fatal_signal_pending(current))
 			err = -EINTR;
 	}
 	return err;
@@ -350,7 +361,6 @@ static long tarnfs_ioctl_reserve(struct file *file, struct tarnfs_reserve __user
 	struct tarnfs_set_file *sf;
 	struct tarnfs_reserve args;
 	struct file *set_file;
-	unsigned int nofs;
 	size_t bytes;
 	int fd, err;
 
@@ -361,13 +371,16 @@ static long tarnfs_ioctl_reserve(struct file *file, struct tarnfs_reserve __user
 	if (!args.count || args.count > TARNFS_RESERVE_MAX ||
 	    !tarnfs_all_zero(args.zero, ARRAY_SIZE(args.zero)))
 		return -EINVAL;
-	if (sb_rdonly(sbi->sb))
-		return -EROFS;
+	err = mnt_want_write_file(file);
+	if (err)
+		return err;
 
 	bytes = array_size(args.count, sizeof(*items));
 	items = vmemdup_user(u64_to_user_ptr(args.items), bytes);
-	if (IS_ERR(items))
-		return PTR_ERR(items);
+	if (IS_ERR(items)) {
+		err = PTR_ERR(items);
+		goto out_write;
+	}
 	fd = get_unused_fd_flags(O_CLOEXEC);
 	if (fd < 0) {
 		err = fd;
@@ -380,9 +393,9 @@ static long tarnfs_ioctl_reserve(struct file *file, struct tarnfs_reserve __user
 	}
 
 	sf = set_file->private_data;
-	nofs = tarnfs_tree_lock(sbi);
+	down_write(&sbi->tree_rwsem);
 	err = tarn_reserve(&sbi->tree, &sf->set, items, args.count, &args.failed);
-	tarnfs_tree_unlock(sbi, nofs);
+	up_write(&sbi->tree_rwsem);
 	if (err) {
 		if (put_user(args.failed, &arg->failed))
 			err = -EFAULT;
@@ -398,6 +411,7 @@ static long tarnfs_ioctl_reserve(struct file *file, struct tarnfs_reserve __user
 	}
 	fd_install(fd, set_file);
 	kvfree(items);
+	mnt_drop_write_file(file);
 	return 0;
 
 out_set:
@@ -406,6 +420,8 @@ out_fd:
 	put_unused_fd(fd);
 out_items:
 	kvfree(items);
+out_write:
+	mnt_drop_write_file(file);
 	return err;
 }
 
@@ -445,12 +461,11 @@ static void tarnfs_link_inodes(struct tarnfs_sb_info *sbi, const struct tarnfs_o
 static long tarnfs_apply_batch(struct tarnfs_sb_info *sbi, const struct tarnfs_apply *args,
 			       const struct tarnfs_op *ops, const char *strings, u32 *done)
 {
-	unsigned int nofs;
 	u8 old_role;
 	int err;
 
 	mutex_lock(&sbi->apply_mutex);
-	nofs = tarnfs_tree_lock(sbi);
+	down_write(&sbi->tree_rwsem);
 	old_role = sbi->tree.role;
 	if (tarnfs_is_shutdown(sbi)) {
 		err = -EIO;
@@ -458,15 +473,15 @@ static long tarnfs_apply_batch(struct tarnfs_sb_info *sbi, const struct tarnfs_a
 		err = tarn_apply(&sbi->tree, args, ops, strings, done);
 		tarnfs_bind_root(sbi);
 	}
-	tarnfs_tree_unlock(sbi, nofs);
+	up_write(&sbi->tree_rwsem);
 	trace_tarnfs_apply(args->generation, args->first_seq, args->count, *done, args->flags, err);
 	if (err != -EIO && !(args->flags & TARNFS_APPLY_CHECK)) {
 		if (args->flags & TARNFS_APPLY_STAGE && !err)
 			tarnfs_inode_update(d_inode(sbi->sb->s_root));
 		tarnfs_link_inodes(sbi, ops, *done);
-		/* Writable mappings were made by the old role's rules. */
+		/* Writes and writable mappings were begun by the old role's rules. */
 		if (old_role == TARNFS_ROLE_MASTER && READ_ONCE(sbi->tree.role) != old_role)
-			tarnfs_unmap_all(sbi);
+			tarnfs_revoke(sbi);
 	}
 	mutex_unlock(&sbi->apply_mutex);
 	return err;
@@ -544,6 +559,8 @@ long tarnfs_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	}
 	if (!capable(CAP_SYS_ADMIN))
 		return -EPERM;
+	/* What was closed before is seen to be closed. */
+	flush_work(&sbi->put_work);
 	if (cmd == TARNFS_IOC_STATUS)
 		return tarnfs_ioctl_status(sbi, user);
 	if (cmd == TARNFS_IOC_SHUTDOWN)

@@ -26,7 +26,6 @@ static struct dentry *tarnfs_lookup(struct inode *dir, struct dentry *dentry, un
 	const struct qstr *name = &dentry->d_name;
 	struct tarn_node *dir_node, *node;
 	struct inode *inode;
-	unsigned int nofs;
 	bool attached;
 
 	if (name->len > TARNFS_NAME_MAX)
@@ -43,11 +42,11 @@ static struct dentry *tarnfs_lookup(struct inode *dir, struct dentry *dentry, un
 	if (!node)
 		return NULL;
 
-	nofs = tarnfs_tree_lock(sbi);
+	down_write(&sbi->tree_rwsem);
 	node = tarn_lookup(&sbi->tree, dir_node, name->name, name->len);
 	if (node)
 		tarn_node_get(node);
-	tarnfs_tree_unlock(sbi, nofs);
+	up_write(&sbi->tree_rwsem);
 	if (!node)
 		return NULL;
 	inode = tarnfs_iget(sb, node);

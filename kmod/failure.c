@@ -11,7 +11,7 @@
 
 #include "tarnfs.h"
 
-void tarnfs_unmap_all(struct tarnfs_sb_info *sbi)
+static void tarnfs_unmap_all(struct tarnfs_sb_info *sbi)
 {
 	struct super_block *sb = sbi->sb;
 	struct inode *inode, *last = NULL;
@@ -42,12 +42,18 @@ void tarnfs_unmap_all(struct tarnfs_sb_info *sbi)
 	iput(last);
 }
 
+void tarnfs_revoke(struct tarnfs_sb_info *sbi)
+{
+	synchronize_srcu(&sbi->io_srcu);
+	tarnfs_unmap_all(sbi);
+}
+
 void tarnfs_shutdown(struct tarnfs_sb_info *sbi)
 {
-	if (test_and_set_bit(TARNFS_SB_SHUTDOWN, &sbi->state))
-		return;
-	pr_warn("%s: shut down: no access and no flush from now on\n", sbi->sb->s_id);
-	tarnfs_unmap_all(sbi);
+	if (!test_and_set_bit(TARNFS_SB_SHUTDOWN, &sbi->state))
+		pr_warn("%s: shut down: no access and no flush from now on\n", sbi->sb->s_id);
+	/* Whoever calls is told when it is so, also a second one. */
+	tarnfs_revoke(sbi);
 }
 
 static int tarnfs_notify_failure(struct dax_device *dax, u64 off, u64 len, int mf_flags)

@@ -22,7 +22,39 @@
 #define TARNFS_PIECE		(4 * TARNFS_HUGE)
 #define TARNFS_FADVISE_PIECE	(32 * TARNFS_HUGE)
 
+/* Copies of nothing in a row, the caller's page being there, before it is our memory's fault. */
+#define TARNFS_STUCK		4
+
 /* ---- cache operations --------------------------------------------------- */
+
+/* Bytes done with, of at most 2 MiB; 0 after a shutdown: it would write to what is not ours. */
+static u64 tarnfs_invalidate_piece(struct tarnfs_sb_info *sbi, u64 at, u64 bytes)
+{
+	size_t in_page = offset_in_page(at);
+	int io = tarnfs_io_begin(sbi);
+	void *kaddr;
+	long pages;
+	int id;
+
+	if (tarnfs_is_shutdown(sbi)) {
+		tarnfs_io_end(sbi, io);
+		return 0;
+	}
+	id = dax_read_lock();
+	/* The mode that gives an address for pages known to be bad as well. */
+	pages = dax_direct_access(sbi->backing.dax, PHYS_PFN(at),
+				  PHYS_PFN(in_page + bytes + PAGE_SIZE - 1), DAX_RECOVERY_WRITE,
+				  &kaddr, NULL);
+	if (pages > 0) {
+		bytes = min_t(u64, bytes, PFN_PHYS(pages) - in_page);
+		clflush_cache_range(kaddr + in_page, bytes);
+	} else {
+		bytes = min_t(u64, bytes, PAGE_SIZE - in_page);
+	}
+	dax_read_unlock(id);
+	tarnfs_io_end(sbi, io);
+	return bytes;
+}
 
 void tarnfs_invalidate(struct tarnfs_sb_info *sbi, u64 ino, u64 off, u64 len,
 		       enum tarnfs_reason reason)
@@ -33,24 +65,10 @@ void tarnfs_invalidate(struct tarnfs_sb_info *sbi, u64 ino, u64 off, u64 len,
 		return;
 	trace_tarnfs_invalidate(ino, off, len, reason);
 	while (len) {
-		u64 bytes = min_t(u64, len, TARNFS_HUGE);
-		size_t in_page = offset_in_page(at);
-		void *kaddr;
-		long pages;
-		int id;
+		u64 bytes = tarnfs_invalidate_piece(sbi, at, min_t(u64, len, TARNFS_HUGE));
 
-		id = dax_read_lock();
-		/* The mode that gives an address for pages known to be bad as well. */
-		pages = dax_direct_access(sbi->backing.dax, PHYS_PFN(at),
-					  PHYS_PFN(in_page + bytes + PAGE_SIZE - 1),
-					  DAX_RECOVERY_WRITE, &kaddr, NULL);
-		if (pages > 0) {
-			bytes = min_t(u64, bytes, PFN_PHYS(pages) - in_page);
-			clflush_cache_range(kaddr + in_page, bytes);
-		} else {
-			bytes = min_t(u64, bytes, PAGE_SIZE - in_page);
-		}
-		dax_read_unlock(id);
+		if (!bytes)
+			return;
 		at += bytes;
 		len -= bytes;
 		cond_resched();
@@ -62,17 +80,20 @@ static int tarnfs_writeback_wbc(struct inode *inode, struct writeback_control *w
 {
 	struct tarnfs_sb_info *sbi = tarnfs_sb(inode->i_sb);
 	struct tarnfs_inode *ti = tarnfs_i(inode);
-	int err;
+	int err, io;
 
-	if (tarnfs_is_shutdown(sbi))
-		return -EIO;
 	if (ti->len > wbc->range_start && trace_tarnfs_writeback_enabled()) {
 		u64 last = min_t(u64, wbc->range_end, ti->len - 1);
 
 		trace_tarnfs_writeback(inode->i_ino, ti->off + wbc->range_start,
 				       last - wbc->range_start + 1, reason);
 	}
-	err = dax_writeback_mapping_range(inode->i_mapping, sbi->backing.dax, wbc);
+	io = tarnfs_io_begin(sbi);
+	if (tarnfs_is_shutdown(sbi))
+		err = -EIO;
+	else
+		err = dax_writeback_mapping_range(inode->i_mapping, sbi->backing.dax, wbc);
+	tarnfs_io_end(sbi, io);
 	pmem_wmb();
 	return err;
 }
@@ -132,32 +153,60 @@ static int tarnfs_first_use(struct inode *inode, u64 pos, u64 len, bool nowait)
 
 /* ---- read and write ----------------------------------------------------- */
 
-/* A copy came out short: because of the caller's memory, or of ours. */
-static int tarnfs_copy_error(struct iov_iter *iter, bool write)
+/* What is between the begin and the end of one access, and may go on for no longer than it must. */
+static ssize_t tarnfs_copy_piece(struct inode *inode, struct iov_iter *iter, u64 pos, size_t bytes,
+				 bool write)
 {
-	if (write)
-		return -EFAULT;
-	return fault_in_iov_iter_writeable(iter, 1) ? -EFAULT : -EIO;
+	struct tarnfs_sb_info *sbi = tarnfs_sb(inode->i_sb);
+	u64 at = sbi->backing.start + tarnfs_i(inode)->off + pos;
+	size_t in_page = offset_in_page(at);
+	void *kaddr;
+	long pages;
+	int id;
+
+	if (tarnfs_is_shutdown(sbi))
+		return -EIO;
+	if (write && !tarnfs_may_write(inode))
+		return -EROFS;
+	id = dax_read_lock();
+	pages = dax_direct_access(sbi->backing.dax, PHYS_PFN(at),
+				  PHYS_PFN(in_page + bytes + PAGE_SIZE - 1), DAX_ACCESS, &kaddr,
+				  NULL);
+	if (pages < 0)		/* a bad page in it: go up to there */
+		pages = dax_direct_access(sbi->backing.dax, PHYS_PFN(at), 1, DAX_ACCESS, &kaddr,
+					  NULL);
+	if (pages > 0) {
+		bytes = min_t(size_t, bytes, PFN_PHYS(pages) - in_page);
+		/* dax_copy_from_iter() and dax_copy_to_iter() are these, but not exported. */
+		pagefault_disable();
+		if (write)
+			bytes = _copy_from_iter_flushcache(kaddr + in_page, bytes, iter);
+		else
+			bytes = _copy_mc_to_iter(kaddr + in_page, bytes, iter);
+		pagefault_enable();
+	}
+	dax_read_unlock(id);
+	return pages > 0 ? bytes : -EIO;
 }
 
-/* iter is within the file. */
+/*
+ * iter is within the file. The caller's pages are brought in between pieces,
+ * not in the middle of one, since their owner may let us wait for ever.
+ */
 static ssize_t tarnfs_copy(struct kiocb *iocb, struct iov_iter *iter, bool write)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
 	struct tarnfs_sb_info *sbi = tarnfs_sb(inode->i_sb);
-	struct tarnfs_inode *ti = tarnfs_i(inode);
+	unsigned int stuck = 0;
 	ssize_t done = 0;
 	int err = 0;
 
 	while (iov_iter_count(iter)) {
 		size_t bytes = min_t(size_t, iov_iter_count(iter), TARNFS_PIECE);
 		u64 pos = iocb->ki_pos + done;
-		u64 at = sbi->backing.start + ti->off + pos;
-		size_t in_page = offset_in_page(at);
-		size_t copied;
-		void *kaddr;
-		long pages;
-		int id;
+		ssize_t copied;
+		size_t left;
+		int io;
 
 		if (fatal_signal_pending(current)) {
 			err = -EINTR;
@@ -166,32 +215,29 @@ static ssize_t tarnfs_copy(struct kiocb *iocb, struct iov_iter *iter, bool write
 		err = tarnfs_first_use(inode, pos, bytes, iocb->ki_flags & IOCB_NOWAIT);
 		if (err)
 			break;
-
-		id = dax_read_lock();
-		pages = dax_direct_access(sbi->backing.dax, PHYS_PFN(at),
-					  PHYS_PFN(in_page + bytes + PAGE_SIZE - 1),
-					  DAX_ACCESS, &kaddr, NULL);
-		if (pages < 0)		/* a bad page in it: go up to there */
-			pages = dax_direct_access(sbi->backing.dax, PHYS_PFN(at), 1,
-						  DAX_ACCESS, &kaddr, NULL);
-		if (pages < 0) {
-			dax_read_unlock(id);
-			err = -EIO;
+		io = tarnfs_io_begin(sbi);
+		copied = tarnfs_copy_piece(inode, iter, pos, bytes, write);
+		tarnfs_io_end(sbi, io);
+		if (copied < 0) {
+			err = copied;
 			break;
 		}
-		bytes = min_t(size_t, bytes, PFN_PHYS(pages) - in_page);
-		/* dax_copy_from_iter() and dax_copy_to_iter() are these, but not exported. */
-		if (write)
-			copied = _copy_from_iter_flushcache(kaddr + in_page, bytes, iter);
-		else
-			copied = _copy_mc_to_iter(kaddr + in_page, bytes, iter);
-		dax_read_unlock(id);
 		done += copied;
-		if (copied < bytes) {
-			err = tarnfs_copy_error(iter, write);
-			break;
-		}
 		cond_resched();
+		if (copied) {
+			stuck = 0;
+			continue;
+		}
+
+		/* The caller's memory is not there; or ours failed, which bringing in cannot mend. */
+		left = write ? fault_in_iov_iter_readable(iter, 1) :
+			       fault_in_iov_iter_writeable(iter, 1);
+		if (left)
+			err = -EFAULT;
+		else if (++stuck == TARNFS_STUCK)
+			err = -EIO;
+		if (err)
+			break;
 	}
 	iocb->ki_pos += done;
 	return done ? done : err;
@@ -395,6 +441,8 @@ static int tarnfs_meta_mmap(struct file *file, struct vm_area_struct *vma)
 			return -EACCES;
 		vm_flags_clear(vma, VM_MAYWRITE);
 	}
+	/* Nor may mremap() reach further than what was looked at here. */
+	vm_flags_set(vma, VM_DONTEXPAND);
 	return tarnfs_mmap(file, vma);
 }
 

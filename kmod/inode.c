@@ -38,6 +38,7 @@ struct inode *tarnfs_alloc_inode(struct super_block *sb)
 	if (!ti)
 		return NULL;
 	ti->node = NULL;
+	ti->put = NULL;
 	ti->flags = 0;
 	ti->off = 0;
 	ti->len = 0;
@@ -52,15 +53,15 @@ void tarnfs_free_inode(struct inode *inode)
 
 	if (ti->used != &ti->used_inline)
 		kvfree(ti->used);
+	kfree(ti->put);
 	kmem_cache_free(tarnfs_inode_cache, ti);
 }
 
 static void tarnfs_node_put(struct tarnfs_sb_info *sbi, struct tarn_node *node)
 {
-	unsigned int nofs = tarnfs_tree_lock(sbi);
-
+	down_write(&sbi->tree_rwsem);
 	tarn_node_put(&sbi->tree, node);
-	tarnfs_tree_unlock(sbi, nofs);
+	up_write(&sbi->tree_rwsem);
 }
 
 /*
@@ -96,13 +97,35 @@ void tarnfs_evict_inode(struct inode *inode)
 	if (!node)
 		return;
 
-	if (S_ISREG(inode->i_mode)) {
+	if (S_ISREG(inode->i_mode))
 		pmem_wmb();		/* write(2) leaves its stores under way */
-		if (ti->len && tarnfs_node_is_last_use(sbi, node))
-			tarnfs_invalidate(sbi, node->ino, ti->off, ti->len, TARNFS_LAST_USE);
-	}
 	ti->node = NULL;
-	tarnfs_node_put(sbi, node);
+	ti->put->node = node;
+	if (llist_add(&ti->put->link, &sbi->put_list))
+		queue_work(system_unbound_wq, &sbi->put_work);
+	ti->put = NULL;
+}
+
+/*
+ * Eviction is part of memory reclaim, and whoever holds the tree's lock may be
+ * waiting for memory: so it is here that the lock is taken.
+ */
+void tarnfs_put_work(struct work_struct *work)
+{
+	struct tarnfs_sb_info *sbi = container_of(work, struct tarnfs_sb_info, put_work);
+	struct llist_node *list = llist_del_all(&sbi->put_list);
+	struct tarnfs_put *put, *next;
+
+	llist_for_each_entry_safe(put, next, list, link) {
+		struct tarn_node *node = put->node;
+
+		if (node->extent.len && tarnfs_node_is_last_use(sbi, node))
+			tarnfs_invalidate(sbi, node->ino, node->extent.off, node->extent.len,
+					  TARNFS_LAST_USE);
+		tarnfs_node_put(sbi, node);
+		kfree(put);
+		cond_resched();
+	}
 }
 
 static umode_t tarnfs_node_mode(const struct tarn_node *node)
@@ -201,6 +224,12 @@ struct inode *tarnfs_iget(struct super_block *sb, struct tarn_node *node)
 	}
 
 	ti = tarnfs_i(inode);
+	ti->put = kmalloc(sizeof(*ti->put), GFP_KERNEL);
+	if (!ti->put) {
+		tarnfs_node_put(sbi, node);
+		iget_failed(inode);
+		return ERR_PTR(-ENOMEM);
+	}
 	ti->node = node;	/* the count is the inode's from now on */
 	/* Constant for a node that has users, in whatever state. */
 	ti->off = node->extent.off;
@@ -236,6 +265,12 @@ struct inode *tarnfs_iget_root(struct super_block *sb)
 
 	if (!inode)
 		return ERR_PTR(-ENOMEM);
+	/* for the node that tarnfs_bind_root() brings */
+	tarnfs_i(inode)->put = kmalloc(sizeof(struct tarnfs_put), GFP_KERNEL);
+	if (!tarnfs_i(inode)->put) {
+		iget_failed(inode);
+		return ERR_PTR(-ENOMEM);
+	}
 	inode->i_mode = S_IFDIR | 0755;
 	set_nlink(inode, 2);
 	inode->i_op = &tarnfs_dir_inode_operations;
@@ -330,7 +365,6 @@ int tarnfs_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr 
 	struct inode *inode = d_inode(dentry);
 	struct tarnfs_sb_info *sbi = tarnfs_sb(inode->i_sb);
 	struct tarn_node *node = tarnfs_i(inode)->node;
-	unsigned int nofs;
 
 	if (!(attr->ia_valid & ATTR_FORCE) || attr->ia_valid & ~harmless ||
 	    !S_ISREG(inode->i_mode))
@@ -340,9 +374,9 @@ int tarnfs_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr 
 
 	inode->i_mode &= attr->ia_mode | ~(umode_t)(S_ISUID | S_ISGID);
 	if (node) {
-		nofs = tarnfs_tree_lock(sbi);
+		down_write(&sbi->tree_rwsem);
 		node->mode &= inode->i_mode;
-		tarnfs_tree_unlock(sbi, nofs);
+		up_write(&sbi->tree_rwsem);
 	}
 	return 0;
 }

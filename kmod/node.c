@@ -14,7 +14,7 @@
 #define TARN_NAME_ROOM	(TARN_NODE_BYTES - offsetof(struct tarn_node, inline_name))
 
 #define TARN_NO_PAGE	0xffff
-#define TARN_INO_END	(TARNFS_SEQ_MAX + 1)	/* inode numbers end below 2^63 */
+#define TARN_INO_END	TARNFS_SEQ_MAX	/* below it: readdir's position is one more, and signed */
 
 #define TARN_CREATED	TARN_NODE_DEAD	/* tarn_undo.was: there was no node */
 
@@ -352,8 +352,7 @@ void tarn_largest_free(const struct tarn_tree *tree, u64 *any, u64 *huge)
 static struct tarn_node *tarn_node_alloc(u64 ino, enum tarnfs_node_type type,
 					 enum tarn_node_state state)
 {
-	/* NOFS: reclaim would come back for the lock that the caller holds. */
-	struct tarn_node *node = kzalloc(TARN_NODE_BYTES, GFP_NOFS);
+	struct tarn_node *node = kzalloc(TARN_NODE_BYTES, GFP_KERNEL);
 
 	if (!node)
 		return NULL;
@@ -383,7 +382,7 @@ static int tarn_node_set_name(struct tarn_node *node, const char *name, size_t l
 	char *to = node->inline_name;
 
 	if (len + 1 > TARN_NAME_ROOM) {
-		to = kmalloc(len + 1, GFP_NOFS);
+		to = kmalloc(len + 1, GFP_KERNEL);
 		if (!to)
 			return -ENOMEM;
 	}
@@ -405,7 +404,7 @@ static void tarn_node_clear_name(struct tarn_node *node)
 
 static int tarn_node_set_target(struct tarn_node *node, const char *target, size_t len)
 {
-	node->target = kmalloc(len + 1, GFP_NOFS);
+	node->target = kmalloc(len + 1, GFP_KERNEL);
 	if (!node->target)
 		return -ENOMEM;
 	memcpy(node->target, target, len);
@@ -933,6 +932,13 @@ static int tarn_op_apply(struct tarn_tree *tree, const struct tarnfs_apply *args
 	err = tarn_op_check(args, op, strings, root);
 	if (err || op->type == TARNFS_OP_NOTHING)
 		return err;
+	/*
+	 * RESERVE hands out no number further ahead than this, so none comes
+	 * back from there; a checkpoint says itself where they end.
+	 */
+	if (!root && op->ino >= (args->flags & TARNFS_APPLY_STAGE ? args->next_ino :
+				 tree->committed_ino + TARNFS_INO_JUMP))
+		return -EUCLEAN;
 	err = tarn_op_create(tree, op, strings, root, undo);
 	if (err)
 		return err;
@@ -1001,7 +1007,7 @@ static int tarn_apply_check(const struct tarnfs_apply *args)
 	    args->strings_len > TARNFS_STRINGS_MAX)
 		return -EINVAL;
 	if (args->next_ino > TARN_INO_END || args->first_seq > TARNFS_SEQ_MAX ||
-	    args->count > TARN_INO_END - args->first_seq)
+	    args->count > TARNFS_SEQ_MAX + 1 - args->first_seq)
 		return -EINVAL;
 	return 0;
 }
@@ -1027,6 +1033,9 @@ static int tarn_apply_accept(const struct tarn_tree *tree, const struct tarnfs_a
 		return -ESTALE;
 	if (tree->attached && (args->page != tree->page || args->nonce != tree->nonce))
 		return -ESTALE;
+	/* a takeover jumps once, and the one before it may have been ahead as far */
+	if (args->next_ino > tree->committed_ino + 2 * TARNFS_INO_JUMP)
+		return -EUCLEAN;
 	return 0;
 }
 
@@ -1074,7 +1083,7 @@ int tarn_apply(struct tarn_tree *tree, const struct tarnfs_apply *args,
 	if (err)
 		return err;
 	if ((stage || check) && args->count) {
-		undo = kvmalloc_array(args->count, sizeof(*undo), GFP_NOFS);
+		undo = kvmalloc_array(args->count, sizeof(*undo), GFP_KERNEL);
 		if (!undo)
 			return -ENOMEM;
 	}

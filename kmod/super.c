@@ -251,6 +251,8 @@ static int tarnfs_sync_fs(struct super_block *sb, int wait)
 /* Inodes are evicted by now: nothing has a DAX entry any more. */
 static void tarnfs_put_super(struct super_block *sb)
 {
+	/* the last use of a range may have to be written back */
+	flush_work(&tarnfs_sb(sb)->put_work);
 	tarnfs_backing_close(&tarnfs_sb(sb)->backing, sb);
 }
 
@@ -367,6 +369,13 @@ static int tarnfs_fill_super(struct super_block *sb, struct fs_context *fc)
 	return sb->s_root ? 0 : -ENOMEM;
 }
 
+static void tarnfs_free_sbi(struct tarnfs_sb_info *sbi)
+{
+	cleanup_srcu_struct(&sbi->io_srcu);
+	/* a path walk under RCU may still ask for the role */
+	kfree_rcu(sbi, rcu);
+}
+
 static int tarnfs_get_tree(struct fs_context *fc)
 {
 	struct tarnfs_sb_info *sbi;
@@ -376,6 +385,13 @@ static int tarnfs_get_tree(struct fs_context *fc)
 	sbi = kzalloc(sizeof(*sbi), GFP_KERNEL);
 	if (!sbi)
 		return -ENOMEM;
+	err = init_srcu_struct(&sbi->io_srcu);
+	if (err) {
+		kfree(sbi);
+		return err;
+	}
+	init_llist_head(&sbi->put_list);
+	INIT_WORK(&sbi->put_work, tarnfs_put_work);
 	mutex_init(&sbi->apply_mutex);
 	init_rwsem(&sbi->tree_rwsem);
 	spin_lock_init(&sbi->reap_lock);
@@ -424,7 +440,8 @@ static int tarnfs_reconfigure(struct fs_context *fc)
 static void tarnfs_free_fc(struct fs_context *fc)
 {
 	kfree(fc->fs_private);
-	kfree(fc->s_fs_info);
+	if (fc->s_fs_info)
+		tarnfs_free_sbi(fc->s_fs_info);
 }
 
 static const struct fs_context_operations tarnfs_context_operations = {
@@ -464,11 +481,11 @@ static void tarnfs_kill_sb(struct super_block *sb)
 	kill_block_super(sb);		/* evicts; calls put_super if it was mounted */
 	if (!sbi)
 		return;
+	flush_work(&sbi->put_work);	/* of a mount that failed halfway */
 	tarnfs_backing_close(&sbi->backing, sb);
 	if (test_bit(TARNFS_SB_TREE, &sbi->state))
 		tarn_tree_destroy(&sbi->tree);
-	/* a path walk under RCU may still ask for the role */
-	kfree_rcu(sbi, rcu);
+	tarnfs_free_sbi(sbi);
 }
 
 static struct file_system_type tarnfs_type = {

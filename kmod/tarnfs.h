@@ -13,8 +13,9 @@
  *	i_lock > reap_lock
  *
  * Nothing under tree_rwsem copies from or to user space, drops a dentry or an
- * inode, or unmaps; and nothing under it may enter memory reclaim of file
- * systems, since evicting an inode takes it: see tarnfs_tree_lock().
+ * inode, or unmaps. Memory is allocated under it, so nothing that reclaim calls
+ * may take it: an inode that is evicted leaves its user count of the node to a
+ * worker, see tarnfs_put_work().
  */
 #ifndef _TARNFS_H
 #define _TARNFS_H
@@ -24,8 +25,9 @@
 #include <linux/iomap.h>
 #include <linux/mount.h>
 #include <linux/mutex.h>
+#include <linux/llist.h>
 #include <linux/rwsem.h>
-#include <linux/sched/mm.h>
+#include <linux/srcu.h>
 #include <linux/workqueue.h>
 
 #include "compat.h"
@@ -79,6 +81,11 @@ struct tarnfs_sb_info {
 	struct list_head	reap_list;	/* tarnfs_inode.reap_link */
 	struct delayed_work	reap_work;
 
+	/* User counts of nodes that evicted inodes had: tarnfs_put.link. */
+	struct llist_head	put_list;
+	struct work_struct	put_work;
+
+	struct srcu_struct	io_srcu;	/* see tarnfs_io_begin() */
 	struct rcu_head		rcu;
 };
 
@@ -92,19 +99,21 @@ static inline bool tarnfs_is_shutdown(const struct tarnfs_sb_info *sbi)
 	return test_bit(TARNFS_SB_SHUTDOWN, &sbi->state);
 }
 
-/* The tree for writing; what it returns goes to tarnfs_tree_unlock(). */
-static inline unsigned int tarnfs_tree_lock(struct tarnfs_sb_info *sbi)
-	__acquires(&sbi->tree_rwsem)
+/*
+ * Between these two the bytes of the device are this host's to touch: shutdown
+ * and demotion wait for the end of all that began before. So the state is
+ * looked at inside, and nothing in between waits for anybody's memory.
+ */
+static inline int tarnfs_io_begin(struct tarnfs_sb_info *sbi)
+	__acquires(&sbi->io_srcu)
 {
-	down_write(&sbi->tree_rwsem);
-	return memalloc_nofs_save();
+	return srcu_read_lock(&sbi->io_srcu);
 }
 
-static inline void tarnfs_tree_unlock(struct tarnfs_sb_info *sbi, unsigned int nofs)
-	__releases(&sbi->tree_rwsem)
+static inline void tarnfs_io_end(struct tarnfs_sb_info *sbi, int idx)
+	__releases(&sbi->io_srcu)
 {
-	memalloc_nofs_restore(nofs);
-	up_write(&sbi->tree_rwsem);
+	srcu_read_unlock(&sbi->io_srcu, idx);
 }
 
 /* ---- inode.c ------------------------------------------------------------ */
@@ -112,6 +121,12 @@ static inline void tarnfs_tree_unlock(struct tarnfs_sb_info *sbi, unsigned int n
 /* tarnfs_inode.flags */
 #define TARNFS_INODE_IDLE	0		/* no page was pinned, and no fault since */
 #define TARNFS_INODE_PINNED	1		/* the reaper found a pinned page */
+
+/* One user count of a node, to be dropped where the tree's lock can be had. */
+struct tarnfs_put {
+	struct llist_node	link;
+	struct tarn_node	*node;
+};
 
 struct tarnfs_inode {
 	struct inode		vfs;
@@ -121,6 +136,7 @@ struct tarnfs_inode {
 	 * one user count of the node is ours, from instantiation to eviction.
 	 */
 	struct tarn_node	*node;
+	struct tarnfs_put	*put;		/* for it: eviction cannot allocate */
 	unsigned long		flags;
 
 	/* Bytes of the device: constant while the inode lives. */
@@ -149,6 +165,9 @@ void tarnfs_inode_cache_destroy(void);
 struct inode *tarnfs_alloc_inode(struct super_block *sb);
 void tarnfs_free_inode(struct inode *inode);
 void tarnfs_evict_inode(struct inode *inode);
+
+/* Drops the user counts in put_list; flush_work() of it has all dropped that were there. */
+void tarnfs_put_work(struct work_struct *work);
 
 /*
  * The inode of a node, with a reference. Takes over the caller's user count of
@@ -227,7 +246,10 @@ extern const struct dax_holder_operations tarnfs_holder_operations;
 
 void tarnfs_shutdown(struct tarnfs_sb_info *sbi);
 
-/* Takes every mapping of every file away; faults bring them back, if allowed. */
-void tarnfs_unmap_all(struct tarnfs_sb_info *sbi);
+/*
+ * After a change of what is allowed here: waits for what began before it, and
+ * takes every mapping of every file away; faults bring them back, if allowed.
+ */
+void tarnfs_revoke(struct tarnfs_sb_info *sbi);
 
 #endif /* _TARNFS_H */

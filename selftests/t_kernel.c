@@ -15,6 +15,7 @@
 #include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <linux/types.h>
+#include <linux/userfaultfd.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -49,7 +50,7 @@
 #define __printf(a, b)	__attribute__((format(printf, a, b)))
 #define __noreturn	__attribute__((noreturn))
 
-#define PLAN	461
+#define PLAN	464
 #define MIB	(1024UL * 1024)
 #define BIG	(64 * MIB)
 #define SMALL	5000
@@ -273,6 +274,7 @@ static struct tarnfs_op ops[16384];
 static char strings[1 << 20];
 static unsigned int nr_ops, nr_strings, apply_done;
 static unsigned int role = TARNFS_ROLE_MASTER;
+static uint64_t stage_next_ino = TARNFS_INO_FIRST;	/* of the log's header */
 
 static struct tarnfs_op *add_op(int type, uint64_t ino, uint64_t parent, const char *name)
 {
@@ -318,7 +320,8 @@ static int apply(int dir, unsigned int flags)
 	struct tarnfs_status st = status_of(dir);
 	struct tarnfs_apply ap = {
 		.version = TARNFS_INTERFACE, .flags = flags, .generation = 1, .role = role,
-		.nonce = 77, .page = 3, .next_ino = 16, .count = nr_ops,
+		.nonce = 77, .page = 3, .count = nr_ops,
+		.next_ino = flags & TARNFS_APPLY_STAGE ? stage_next_ino : 0,
 		.first_seq = flags & TARNFS_APPLY_STAGE ? 100 : st.seq + 1,
 		.op_size = sizeof(ops[0]), .ops = (uintptr_t)ops, .strings = (uintptr_t)strings,
 		.strings_len = nr_strings,
@@ -613,7 +616,7 @@ static void test_fresh(int dir)
 
 	fails(ioctl(dir, TARNFS_IOC_STATUS, &st), EPROTONOSUPPORT, "STATUS of version 99");
 	is(st.version, TARNFS_INTERFACE, "... writes the module's version");
-	st.zero[7] = 1;
+	st.zero[6] = 1;
 	fails(ioctl(dir, TARNFS_IOC_STATUS, &st), EINVAL, "STATUS with a reserved word set");
 	st = status_of(dir);
 	is(st.state & ~TARNFS_ST_SYNC, TARNFS_ST_FRESH, "STATUS: fresh and nothing else");
@@ -1108,6 +1111,10 @@ static void test_meta(int dir)
 	map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, meta, 0);
 	fails(mprotect(map, 4096, PROT_READ | PROT_WRITE), EACCES, "mprotect of a read-only map");
 	munmap(map, 4096);
+	map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, meta, own.off);
+	fails(mremap(map, 4096, 2 * MIB, MREMAP_MAYMOVE) == MAP_FAILED ? -1 : 0, EFAULT,
+	      "mremap beyond what may be written");
+	munmap(map, 4096);
 	map = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, meta, own.off);
 	fails(map == MAP_FAILED ? -1 : 0, 0, "writable map of the own page");
 	map[8191] = 9;
@@ -1499,6 +1506,7 @@ static void stage_again(int dir)
 		op->uid = UID;
 	}
 	add_symlink(ino_link, 1, "link", "dir/small");
+	stage_next_ino = 1ULL << 32;
 	must(apply(dir, TARNFS_APPLY_STAGE), "stage of a tree");
 	must(apply(dir, TARNFS_APPLY_AT_END), "AT_END");
 }
@@ -1530,9 +1538,64 @@ static void test_client(int dir)
 	close(fd);
 }
 
+/*
+ * A write whose source is not there beyond 2 MiB: it waits for whoever serves
+ * the page faults, which is us, with 2 MiB done.
+ */
+struct half_write {
+	int	fd;
+	int	uffd;
+	char	*from;
+	ssize_t	ret;
+	pthread_t thread;
+};
+
+static void *half_writer(void *arg)
+{
+	struct half_write *hw = arg;
+
+	hw->ret = pwrite(hw->fd, hw->from, 3 * MIB, 0);
+	return NULL;
+}
+
+static void half_write_begin(struct half_write *hw, int fd)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct pollfd pfd = { .events = POLLIN };
+
+	hw->fd = fd;
+	hw->from = mmap(NULL, 3 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	madvise(hw->from, 3 * MIB, MADV_NOHUGEPAGE);
+	memset(hw->from, 'w', 2 * MIB);
+	hw->uffd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	must(hw->uffd, "userfaultfd");
+	must(ioctl(hw->uffd, UFFDIO_API, &api), "UFFDIO_API");
+	reg.range.start = (uintptr_t)hw->from;
+	reg.range.len = 3 * MIB;
+	must(ioctl(hw->uffd, UFFDIO_REGISTER, &reg), "UFFDIO_REGISTER");
+	must(-pthread_create(&hw->thread, NULL, half_writer, hw), "thread");
+	pfd.fd = hw->uffd;
+	must(poll(&pfd, 1, -1), "poll of the userfaultfd");
+}
+
+static ssize_t half_write_end(struct half_write *hw)
+{
+	struct uffdio_zeropage zero = {
+		.range = { .start = (uintptr_t)hw->from + 2 * MIB, .len = MIB },
+	};
+
+	must(ioctl(hw->uffd, UFFDIO_ZEROPAGE, &zero), "UFFDIO_ZEROPAGE");
+	pthread_join(hw->thread, NULL);
+	close(hw->uffd);
+	munmap(hw->from, 3 * MIB);
+	return hw->ret;
+}
+
 static void test_role_change(int dir)
 {
-	int fd;
+	struct half_write hw;
+	int fd, big;
 	char *map;
 
 	role = TARNFS_ROLE_MASTER;
@@ -1542,8 +1605,12 @@ static void test_role_change(int dir)
 	fails(fd, 0, "master again: open for writing");
 	map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	ok(!sigbus(map, true), "... and a store");
+	big = openat(dir, "dir/big", O_RDWR);
+	half_write_begin(&hw, big);
 	role = TARNFS_ROLE_CLIENT;
 	must(apply(dir, 0), "APPLY as client");
+	is(half_write_end(&hw), 2 * MIB, "a write under way ends where it was");
+	close(big);
 	ok(!sigbus(map, false), "client again: a load");
 	ok(sigbus(map, true), "... but no store through the old mapping");
 	fails(pwrite(fd, "x", 1, 0), EROFS, "... nor a write through the old descriptor");
@@ -1602,6 +1669,7 @@ static void test_remount(int dir, int mnt)
 static void test_shutdown(int dir)
 {
 	int fd = openat(dir, "dir/shared", O_RDWR);
+	struct half_write hw;
 	__u32 how = 0;
 	struct stat sb;
 	char *map;
@@ -1609,7 +1677,9 @@ static void test_shutdown(int dir)
 	map = mmap(NULL, 3 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	map[0] = 1;
 	map[2 * MIB] = 1;
+	half_write_begin(&hw, fd);
 	fails(ioctl(dir, TARNFS_IOC_SHUTDOWN, &how), 0, "SHUTDOWN");
+	is(half_write_end(&hw), 2 * MIB, "shut down: a write under way ends where it was");
 	ok(sigbus(map, false), "shut down: a load is SIGBUS");
 	ok(sigbus(map + 2 * MIB, true), "shut down: a store is SIGBUS");
 	fails(pread(fd, scratch, 1, 0), EIO, "shut down: read");

@@ -105,6 +105,11 @@ static void test_stage(void **state)
 	batch_symlink(&b, 40, 30, "s", "../target");
 	batch_op(&b, TARNFS_OP_NOTHING, 0, 0, NULL);
 	batch_file(&b, 18, 30, "f", 0, 0);
+	/* nor may a number be past what the header says of all numbers */
+	b.args.next_ino = 40;
+	assert_int_equal(stage(&t, &b, TARNFS_APPLY_STAGE), -EUCLEAN);
+	assert_int_equal(b.done, 3);
+	b.args.next_ino = 41;
 	assert_int_equal(stage(&t, &b, TARNFS_APPLY_STAGE), -EEXIST);
 	assert_int_equal(b.done, 5);
 	text_tree(&after, &t);
@@ -478,6 +483,7 @@ static void test_malformed(void **state)
 	BAD(DIR(), op->ino = 0);
 	BAD(DIR(), op->ino = 1);
 	BAD(DIR(), op->ino = 15);
+	BAD(DIR(), op->ino = (1ULL << 63) - 1);
 	BAD(DIR(), op->ino = 1ULL << 63);
 	BAD(DIR(), op->ino = ~0ULL);
 	BAD(DIR(), op->size = 1);
@@ -639,9 +645,19 @@ static void test_numbers(void **state)
 	assert_int_equal(batch_apply(&t, &b, TARNFS_APPLY_CHECK), 0);
 	assert_int_equal(t.next_ino, 600);
 	batch_reset(&b);
-	batch_file(&b, (1ULL << 63) - 1, 1, "last", 0, 0);
+	/* no further ahead than RESERVE goes, else one record would use up all numbers */
+	batch_file(&b, 600 + TARNFS_INO_JUMP, 1, "far", 0, 0);
+	assert_int_equal(apply_one(&t, &b), -EUCLEAN);
+	assert_int_equal(t.next_ino, 600);
+	batch_file(&b, 600 + TARNFS_INO_JUMP - 1, 1, "last", 0, 0);
 	assert_int_equal(apply_one(&t, &b), 0);
-	assert_int_equal(t.next_ino, 1ULL << 63);
+	assert_int_equal(t.next_ino, 600 + TARNFS_INO_JUMP);
+	b.args.next_ino = 600 + 3 * TARNFS_INO_JUMP + 1;
+	assert_int_equal(batch_apply(&t, &b, 0), -EUCLEAN);
+	assert_int_equal(t.next_ino, 600 + TARNFS_INO_JUMP);
+	b.args.next_ino--;
+	assert_int_equal(batch_apply(&t, &b, 0), 0);
+	assert_int_equal(t.next_ino, 600 + 3 * TARNFS_INO_JUMP);
 	batch_free(&b);
 	tree_down(&t);
 }
@@ -1018,11 +1034,11 @@ static void test_reserve_numbers(void **state)
 	assert_int_equal(reserve_sizes(&t, &set, 6, 0, 0, items, &failed), -EAGAIN);
 	assert_int_equal(reserve_sizes(&t, &set, 5, 0, 0, items, &failed), 0);
 
-	b.args.next_ino = (1ULL << 63) - 2;
-	assert_int_equal(apply_one(&t, &b), 0);
+	/* the last number there is, and not the one behind it */
+	t.next_ino = t.committed_ino = (1ULL << 63) - 3;
 	assert_int_equal(reserve_sizes(&t, &set, 3, 0, 0, items, &failed), -ENOSPC);
 	assert_int_equal(reserve_sizes(&t, &set, 2, 0, 0, items, &failed), 0);
-	assert_int_equal(items[1].ino, (1ULL << 63) - 1);
+	assert_int_equal(items[1].ino, (1ULL << 63) - 2);
 	assert_int_equal(reserve_sizes(&t, &set, 1, 0, 0, items, &failed), -ENOSPC);
 	batch_free(&b);
 	tree_down(&t);
@@ -1401,6 +1417,7 @@ static void test_no_memory_stage(void **state)
 	batch_dir(&b, 16, 1, "d");
 	batch_file(&b, 17, 16, "f", 4096, START);
 	batch_symlink(&b, 18, 16, "s", "target");
+	b.args.next_ino = 19;
 	for (at = 1;; at++) {
 		node_port_fail_at = at;
 		err = stage(&t, &b, TARNFS_APPLY_STAGE);

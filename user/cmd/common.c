@@ -38,15 +38,36 @@ void program_name(const char *name)
 	my_name = name;
 }
 
+/*
+ * Names of files and words of configuration come along in messages, and a
+ * terminal obeys control bytes: the one place where all of them pass. C1
+ * controls are C2 80 to C2 9F in UTF-8.
+ */
+static void put_harmless(const char *text, FILE *to)
+{
+	const unsigned char *p = (const unsigned char *)text;
+
+	for (; *p; p++) {
+		if (*p < ' ' || *p == 0x7f)
+			fprintf(to, "\\x%02x", *p);
+		else if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f)
+			fprintf(to, "\\x%02x\\x%02x", p[0], p[1]), p++;
+		else
+			fputc(*p, to);
+	}
+}
+
 void complain(const char *fmt, ...)
 {
+	char text[8192];
 	va_list ap;
 
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
 	fflush(stdout);
 	fprintf(stderr, "%s: ", my_name);
-	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
-	va_end(ap);
+	put_harmless(text, stderr);
 	fputc('\n', stderr);
 }
 

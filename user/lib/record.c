@@ -125,7 +125,7 @@ uint32_t tarn_rec_units(const struct tarn_rec *rec)
 /* Inode numbers 2 to 15 are kept. */
 static bool is_ino(uint64_t ino)
 {
-	return ino == TARNFS_INO_ROOT || (ino >= TARNFS_INO_FIRST && ino <= TARNFS_SEQ_MAX);
+	return ino == TARNFS_INO_ROOT || (ino >= TARNFS_INO_FIRST && ino < TARNFS_SEQ_MAX);
 }
 
 /* What is wrong with a node, or NULL: one rule for encoding and decoding. */

@@ -73,8 +73,7 @@ extern unsigned long node_port_allocated;
 /* ---- memory ------------------------------------------------------------- */
 
 typedef unsigned int gfp_t;
-#define GFP_KERNEL	0u
-#define GFP_NOFS	1u
+#define GFP_KERNEL	1u
 
 void *node_port_alloc(size_t n, size_t size, bool zero);
 void kfree(const void *ptr);
