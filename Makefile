@@ -95,8 +95,10 @@ sparse:
 install: user
 	+$(call part,user,install)
 
+# without System.map, as in Debian's headers, the kernel's make leaves depmod out
 modules_install: modules
 	$(MAKE) -C $(kdir) O= M=$(O)/kmod-$(name) INSTALL_MOD_DIR=extra modules_install
+	depmod $(if $(INSTALL_MOD_PATH),-b '$(INSTALL_MOD_PATH)') "$$(cat '$(kdir)/include/config/kernel.release')"
 
 clean:
 	rm -rf $(O)
