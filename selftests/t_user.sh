@@ -38,7 +38,7 @@ become_self() {
 echo 11111111-2222-4333-8444-555555555555 >"$work/boot"
 cat $boot >"$work/same-boot"
 
-plan 77
+plan 81
 
 # ---- one machine-id, two machines ----
 yes "mkfs" mkfs.tarnfs -f --hosts-fenced --hosts 4 $dev
@@ -173,6 +173,14 @@ same "... has its space back" "$free" "$(value free)"
 echo "$dev $m tarnfs nofail,_netdev,x-systemd.requires=network-online.target 0 0" >>/etc/fstab
 yes "umount" umount "$m"
 yes "mount from fstab" mount "$m"
+yes "umount" umount "$m"
+cp "$work/fstab" /etc/fstab
+echo "$dev $m tarnfs user,noauto 0 0" >>/etc/fstab
+chmod u+s "$(command -v mount)"
+refuse "option user: only root mounts all the same" 1 "only root can mount" \
+	setpriv --reuid 65534 --regid 65534 --clear-groups mount "$m"
+yes "... which it may" mount "$m"
+yes "... with what user implies" grep -q " $m tarnfs rw,nosuid,nodev,noexec" /proc/mounts
 yes "umount" umount "$m"
 cp "$work/fstab" /etc/fstab
 refuse "LABEL= is not known" 1 "LABEL=x\|can't find" mount -t tarnfs LABEL=x "$m"
