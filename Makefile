@@ -13,14 +13,21 @@ export O
 KERNEL ?= $(shell uname -r)
 KVER ?=
 ifneq ($(KVER),)
+ifeq ($(filter $(KVER),6.1 6.12),)
+$(error KVER=$(KVER): there are 6.1 and 6.12)
+endif
 # asked once, and only by a target that wants it
 kdir = $(eval kdir := $$(shell tools/vm/fetch-kernel --offline $(KVER))/kdir)$(kdir)
 name := $(KVER)
 else
+kdir_given := $(KDIR)
 KDIR ?= /lib/modules/$(KERNEL)/build
 kdir = $(KDIR)
 name := $(KERNEL)
 endif
+
+# The module builds for no other kernel, unless TARNFS_ANY_KERNEL=1 says to try.
+TARNFS_ANY_KERNEL ?=
 
 # WERROR=1: all warnings, and each is an error. For the project's own checks, not for users.
 WERROR ?=
@@ -53,8 +60,15 @@ check-unit:
 # $(call copy,FOLDER): kmod/ as it is now in FOLDER, files that did not change left alone
 define copy
 	@test -f kmod/Kbuild || { echo "kmod/Kbuild is missing: no module to build" >&2; exit 1; }
-	@test -f '$(kdir)/Makefile' || { echo "no kernel headers in '$(kdir)': install linux-headers-$(KERNEL)," \
-		"or give KDIR=, or KVER=6.1 or 6.12 for a guest's kernel" >&2; exit 1; }
+	@test -z '$(kdir_given)' || test -f '$(kdir)/Makefile' || { \
+		echo "KDIR=$(kdir_given): no kernel headers there" >&2; exit 1; }
+	@release=$$(cat '$(kdir)/include/config/kernel.release' 2>/dev/null) || release='$(or $(KVER:%=%.),$(KERNEL))'; \
+	case $$release in 6.1.*|6.12.*) ;; *) \
+		test -n '$(TARNFS_ANY_KERNEL)' || { \
+		echo "tarnfs.ko builds for Debian's 6.1 and 6.12 only; this kernel is $$release;" \
+			"make user builds the tools alone" >&2; exit 1; };; esac
+	@test -f '$(kdir)/Makefile' || { echo "no kernel headers in '$(kdir)': install" \
+		"linux-headers-$(KERNEL), or give KDIR=, or KVER=6.1 or 6.12 for a guest's kernel" >&2; exit 1; }
 	@mkdir -p $1
 	@cd kmod && find . -name '*.[chS]' -o -name Kbuild | while read -r f; do \
 		mkdir -p "$1/$${f%/*}"; cmp -s "$$f" "$1/$$f" || cp "$$f" "$1/$$f"; done
@@ -81,8 +95,10 @@ sparse:
 install: user
 	+$(call part,user,install)
 
+# without System.map, as in Debian's headers, the kernel's make leaves depmod out
 modules_install: modules
 	$(MAKE) -C $(kdir) O= M=$(O)/kmod-$(name) INSTALL_MOD_DIR=extra modules_install
+	depmod $(if $(INSTALL_MOD_PATH),-b '$(INSTALL_MOD_PATH)') "$$(cat '$(kdir)/include/config/kernel.release')"
 
 clean:
 	rm -rf $(O)

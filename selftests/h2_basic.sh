@@ -102,7 +102,7 @@ refuse "... not past its end" 1 "No space" dd if=/dev/zero of=$m/shared bs=1M se
 meet written
 
 meet killed
-refuse "what was committed and not applied on the master" 0 "^1 records applied" tarnfs logplay $m
+refuse "what was committed and not applied on the master" 0 "^1 record applied" tarnfs logplay $m
 yes "... is there" cmp -n 8192 $m/committed /dev/zero
 meet seen
 

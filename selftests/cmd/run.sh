@@ -28,7 +28,7 @@ field() {
 	sed -n "s/^  $1  *//p"
 }
 
-plan 192
+plan 216
 
 # ---- help, versions, unknown options ----
 for c in mkfs.tarnfs mount.tarnfs umount.tarnfs tarnfs; do
@@ -44,7 +44,7 @@ refuse "mkfs: two devices are exit 1" 1 "too many" mkfs.tarnfs a b
 refuse "mount: an unknown letter is exit 1" 1 "mount.tarnfs --help" mount.tarnfs -z a b
 refuse "mount: no directory is exit 1" 1 "directory" mount.tarnfs /dev/null
 for o in role=king host=x host=128 host=-1 host= dax=never frob dax=always,frob attach fenced=1; do
-	refuse "mount: -o $o is exit 1" 1 "option '" mount.tarnfs /dev/null "$work" -o "$o"
+	refuse "mount: -o $o is exit 1" 1 "/dev/null on $work: option '" mount.tarnfs /dev/null "$work" -o "$o"
 done
 refuse "umount: an unknown letter is exit 1" 1 "umount.tarnfs --help" umount.tarnfs -z a
 refuse "umount: no directory is exit 1" 1 "directory" umount.tarnfs
@@ -73,6 +73,23 @@ refuse "ln: hard links are refused" 2 "use -s" tarnfs ln a b
 
 # ---- images ----
 refuse "mkfs: no such image: says how to make one" 1 "truncate -s" mkfs.tarnfs none
+no "mkfs: no such device: does not say so, a file in /dev is none" sh -c "mkfs.tarnfs /dev/none 2>&1 | grep truncate"
+refuse "... but where devices are listed" 1 "/dev/none: there is no such device; ndctl list" mkfs.tarnfs /dev/none
+refuse "mkfs: a character device that is no DAX memory" 1 "/dev/null: a character device, and no DAX memory" mkfs.tarnfs /dev/null
+refuse "status of one" 1 "/dev/null: a character device, and no DAX memory" tarnfs status /dev/null
+image small 3K
+refuse "status of a file too short" 1 "small: no tarnfs superblock here: it has 3072 bytes in all" tarnfs status small
+refuse "log of one" 1 "small: no tarnfs superblock here: it has 3072 bytes" tarnfs log small
+image small 64M
+refuse "mkfs: a log too large for the image says what size it needs" 1 "truncate -s 1540M .*or a smaller --log-size" \
+	mkfs.tarnfs --log-size 512M small
+image small 1539M
+refuse "... no less" 1 "truncate -s 1540M" mkfs.tarnfs --log-size 512M small
+image small 1540M
+yes "... which is enough" mkfs.tarnfs --log-size 512M small
+truncate -s 40M small
+refuse "status of an image that was cut" 1 \
+	"small: file system was made for 1614807040 bytes, the device has 41943040; is it the same namespace?" tarnfs status small
 image small 4M
 refuse "mkfs: an image that is too small" 1 "too small" mkfs.tarnfs small
 same "... is left alone" "" "$(tr -d '\0' <small)"
@@ -208,7 +225,16 @@ refuse "one of /proc, whose size lies" 1 "more than the 0 bytes" "$fake" cp /pro
 yes "mkdir -p" "$fake" mkdir -p "$r/m/n/o" "$r/m/n/p"
 same "... parents first" "m m/n m/n/o m/n/p" "$(cd "$r" && find m | sort | tr '\n' ' ' | sed 's/ $//')"
 refuse "mkdir over a name" 1 "exists" "$fake" mkdir "$r/m"
-refuse "mkdir -p with .. behind what is not there" 1 "." "$fake" mkdir -p "$r/m/zz/../y"
+refuse "mkdir -p with .. behind what is not there" 1 "zz/../y: .*zz/.. leads nowhere yet.*create that first" \
+	"$fake" mkdir -p "$r/m/zz/../y"
+yes "mkdir of a name with a slash" "$fake" mkdir "$r/m/slash/"
+refuse "creat of a missing name with a slash" 1 "m/typo/: no such directory" "$fake" creat "$r/m/typo/"
+refuse "creat of a directory with a slash" 1 "slash/: exists already and is a directory" "$fake" creat "$r/m/slash/"
+refuse "creat of a directory" 1 "m/slash: exists already and is a directory" "$fake" creat "$r/m/slash"
+refuse "ln of a missing name with a slash" 1 "m/typo/: no such directory" "$fake" ln -s x "$r/m/typo/"
+no "... none of them is there" test -e "$r/m/typo"
+yes "ln into a directory with a slash" "$fake" ln -s x "$r/m/slash/"
+same "... is in it" x "$(readlink "$r/m/slash/x")"
 yes "ln -s" "$fake" ln -s target "$r/m"
 same "... reads" target "$(readlink "$r/m/target")"
 yes "creat" "$fake" creat -s 10 -m 600 "$r/m/f1" "$r/m/f2"
@@ -218,5 +244,19 @@ no "... none" test -e "$r/m/f3"
 refuse "cp -v names both sides" 0 "src/tree/size-4097 -> $r/m/size-4097" "$fake" cp -v src/tree/size-4097 "$r/m"
 refuse "cp follows a link that it is given" 0 "^1 files" "$fake" cp src/tree/deep/link "$r/m/followed"
 refuse "cp -r does not" 0 "1 symlinks" "$fake" cp -r src/tree/deep/link "$r/m/link"
+
+# ---- make: which kernels ----
+build() {
+	make -C "$here/../.." --no-print-directory O="$work/build" "$@"
+}
+refuse "make for another kernel names those that there are" 2 \
+	"builds for Debian's 6.1 and 6.12 only; this kernel is 6.18.1; make user builds the tools alone" build modules KERNEL=6.18.1
+refuse "... sparse too" 2 "this kernel is 5.10.0-1-amd64" build sparse KERNEL=5.10.0-1-amd64
+refuse "... and of a folder" 2 "this kernel is 6.11.2;" sh -c "mkdir -p kd/include/config; echo 6.11.2 >kd/include/config/kernel.release
+	: >kd/Makefile; make -C '$here/../..' O='$work/build' modules KDIR='$work/kd'"
+refuse "make without headers names the package" 2 "install linux-headers-6.1.0-none" build modules KERNEL=6.1.0-none
+refuse "make with a KDIR that is not there names it" 2 "^KDIR=$work/none: no kernel headers there" build modules KDIR="$work/none"
+same "make with a KVER that is none: one error" "Makefile: KVER=6.18: there are 6.1 and 6.12." \
+	"$(build modules KVER=6.18 2>&1 | sed 's/:[0-9]*: \*\*\*/:/; s/  Stop\.$//')"
 
 finish

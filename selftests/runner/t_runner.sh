@@ -128,9 +128,39 @@ result $? "no such kernel: 125"
 [ $? = 125 ]
 result $? "no such script: 125"
 
+# usage WHAT PATTERN ARGS...: 125, one sentence with the pattern, and where to look: no more
+usage() {
+	what=$1 pattern=$2
+	shift 2
+	"$run" "$@" >"$work/log" 2>&1
+	code=$?
+	[ "$code" = 125 ] && [ "$(wc -l <"$work/log")" = 2 ] &&
+		head -n 1 "$work/log" | grep -q -e "^run: .*$pattern" &&
+		[ "$(tail -n 1 "$work/log")" = "try 'run --help'" ]
+	result $? "usage: $what" "$work/log"
+}
+usage "no script" "required: SCRIPT"
+usage "an unknown option" "unrecognized arguments: --frob" --frob "$work/x"
+usage "no hosts" "--hosts 0: 1 to 16" --hosts 0 "$work/x"
+usage "too many hosts" "--hosts 17: 1 to 16" --hosts 17 "$work/x"
+usage "--hosts is no number" "invalid int value" --hosts x "$work/x"
+usage "kept memory in a missing folder" "--keep-memory $work/none/m: no such folder: $work/none$" \
+	--keep-memory "$work/none/m" "$work/x"
+usage "kept memory that is a folder" "not a plain file" --keep-memory "$work" "$work/x"
+usage "--file without a path" "--file $work/x: FILE:PATH" --file "$work/x" "$work/x"
+usage "--file of a relative path" "FILE:PATH" --file "$work/x:y" "$work/x"
+usage "--file of nothing" "no such file: $work/none" --file "$work/none:/x" "$work/x"
+usage "too little --ram" "--ram must be at least 272M with --size 512M" --ram 271M "$work/x"
+usage "--ram that is no size" "not a size: much" --ram much "$work/x"
+usage "--size too small" "at least 32M" --size 30M "$work/x"
+usage "--env without a value" "NAME=VALUE" --env X "$work/x"
+usage "--allow that is no pattern" "--allow (: " --allow '(' "$work/x"
+usage "no time" "at least 1" --timeout 0 "$work/x"
+
 # --- guests ---
 
-plant ok 0 --raw --backing none --kernel 6.1 <<'EOF'
+plant ok 0 --raw --backing none --kernel 6.1 --ram 272M --file "$work/x:/put/here" <<'EOF'
+[ "$(cat /put/here)" = : ] || exit 1
 echo "on $(uname -r) as $(id -un)"
 mount --version
 ls -d /dev/pts/ptmx /dev/shm /sys/kernel/tracing/events >/dev/null || exit 1

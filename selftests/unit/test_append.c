@@ -288,7 +288,12 @@ static void no_space(void **state)
 	assert_int_equal(create(&h[0], &new, 1), -ENOSPC);
 	assert_string_equal(err.text,
 			    "big: no space: needed in one piece 5242880 bytes, free 4194304, "
-			    "largest piece 4194304 (from a 2 MiB boundary 4194304)");
+			    "largest piece 4194304 (from a 2 MiB boundary 4194304); space is not "
+			    "given back yet: make the file system on a larger device");
+	/* what the user typed, where the caller has it */
+	new.path = "a/b/big";
+	assert_int_equal(create(&h[0], &new, 1), -ENOSPC);
+	assert_non_null(strstr(err.text, "a/b/big: no space: "));
 	assert_nothing_written(&h[0]);
 }
 

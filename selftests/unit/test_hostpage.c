@@ -179,7 +179,9 @@ static void choose_pages(void **state)
 
 	(void)state;
 	choose(&h[0], -1, 0, 0, true, false);		/* bound by mkfs */
-	choose(&h[0], 1, 0, 0, true, false);		/* the own page comes first */
+	choose(&h[0], 0, 0, 0, true, false);
+	choose(&h[0], 1, -EEXIST, 0, false, false);	/* one page a host */
+	assert_non_null(strstr(err.text, "this host has page 0 already; leave host= out"));
 	choose(&h[1], -1, 0, 1, false, true);		/* a free one has to settle */
 	choose(&h[1], 1, 0, 1, false, false);		/* the operator's word */
 	choose(&h[1], 0, -EUSERS, 0, false, false);	/* bound to another: never */
@@ -353,6 +355,144 @@ static void claim_race(void **state)
 		setup(NULL);
 	}
 	assert_true(first_won && other_won);
+}
+
+/*
+ * Another host is faster, in any of the first `rivals` attempts: before our claim is written,
+ * or once it is. The next free page is taken, until there is none or patience ends.
+ */
+struct taking {
+	int rivals, attempts, written, lost;
+	bool before, settles;
+	uint16_t page;
+};
+
+static void rival(struct taking *t, uint16_t page)
+{
+	struct tarn_claim claim;
+
+	if (t->attempts >= t->rivals)
+		return;
+	h[2].id.uuid[1] = (uint8_t)(0x40 + t->attempts);
+	/* over ours: that host read the page before we wrote it */
+	if (!t->before)
+		memset(memory_bytes(mem) + TARNFS_HOSTS_OFF + 4096 * (uint64_t)page, 0, 64);
+	if (!t->before)
+		memset(memory_bytes(mem) + sb.mirror_off + 4096 * (uint64_t)page, 0, 64);
+	if (!t->before) {
+		const struct tarn_identity nobody = { .claims = 1 };
+		struct tarnfs_identity raw;
+
+		tarn_identity_encode(&raw, &nobody, page, sb.uuid);
+		memcpy(memory_bytes(mem) + TARNFS_HOSTS_OFF + 4096 * (uint64_t)page, &raw,
+		       sizeof(raw));
+	}
+	assert_int_equal(tarn_claim_write(h[2].s.media, &sb, &h[2].id, page, &claim, &err), 0);
+}
+
+static int take_ready(void *arg, uint16_t page, struct tarn_err *e)
+{
+	struct taking *t = arg;
+
+	(void)e;
+	if (t->before)
+		rival(t, page);
+	t->attempts += t->before;
+	t->page = page;
+	return 0;
+}
+
+static void take_written(void *arg, uint16_t page, bool again, bool settle)
+{
+	struct taking *t = arg;
+
+	(void)again;
+	t->written++;
+	t->settles = settle;
+	if (!t->before)
+		rival(t, page);
+	t->attempts += !t->before;
+}
+
+static void take_lost(void *arg, uint16_t page)
+{
+	struct taking *t = arg;
+
+	assert_int_equal(page, t->page);
+	t->lost++;
+}
+
+static void claim_take(void **state)
+{
+	static const struct tarn_claim_steps take_steps = {
+		.ready = take_ready, .written = take_written, .lost = take_lost,
+	};
+
+	for (int before = 0; before < 2; before++) {
+		struct taking t = { .rivals = 2, .before = before };
+		struct tarn_claim claim;
+		int ret;
+
+		teardown(state);
+		mem = test_mkfs(&sb, 12, MIB, 4 * MIB, test_owner);
+		for (int i = 0; i < 3; i++)
+			testhost_start(&h[i], mem, &sb, i);
+		ret = tarn_claim_take(&h[1].s.media, &sb, &h[1].id, -1, &take_steps, &t, &claim,
+				      &err);
+		assert_int_equal(ret, 0);
+		assert_int_equal(claim.page, 3);	/* 1 and 2 went to the rivals */
+		assert_int_equal(t.lost, 2);
+		assert_int_equal(t.written, before ? 1 : 3);
+		assert_true(t.settles);
+		/* a page asked for by number is another's then, which the list shows */
+		h[1].id.uuid[1] = 0x30;
+		t = (struct taking){ .rivals = 1, .before = before };
+		ret = tarn_claim_take(&h[1].s.media, &sb, &h[1].id, 5, &take_steps, &t, &claim,
+				      &err);
+		assert_int_equal(ret, -EUSERS);
+		assert_int_equal(t.lost, 1);
+		assert_non_null(strstr(err.text, "host=5: that host page is another host's"));
+	}
+	for (int before = 0; before < 2; before++) {
+		struct taking t = { .rivals = 99, .before = before };
+		struct tarn_claim claim;
+
+		teardown(state);
+		mem = test_mkfs(&sb, 12, MIB, 4 * MIB, test_owner);
+		for (int i = 0; i < 3; i++)
+			testhost_start(&h[i], mem, &sb, i);
+		assert_int_equal(tarn_claim_take(&h[1].s.media, &sb, &h[1].id, -1, &take_steps, &t,
+						 &claim, &err), -EAGAIN);
+		assert_int_equal(t.lost, TARN_CLAIM_TRIES);
+		assert_non_null(strstr(err.text, "mount again, or give this host a page with "
+						 "-o host=N"));
+	}
+}
+
+/* Two machines with one machine-id: another boot and another name. */
+static void claim_of_a_clone(void **state)
+{
+	struct testhost *clone = &h[2];
+	char node[49];
+
+	(void)state;
+	testhost_mount(&h[1]);
+	memcpy(clone->id.uuid, h[1].id.uuid, 16);
+	assert_true(tarn_claim_other_node(clone->s.media, &sb, &clone->id, 1, node));
+	assert_string_equal(node, "host1");
+	/* the same name: the same machine after a crash */
+	strcpy(clone->id.node_name, "host1");
+	assert_false(tarn_claim_other_node(clone->s.media, &sb, &clone->id, 1, node));
+	/* renamed since its boot */
+	strcpy(clone->id.node_name, "new");
+	memcpy(clone->id.boot_id, h[1].id.boot_id, 16);
+	assert_false(tarn_claim_other_node(clone->s.media, &sb, &clone->id, 1, node));
+	/* another host's page, and a page let go */
+	assert_false(tarn_claim_other_node(h[0].s.media, &sb, &h[0].id, 1, node));
+	memset(clone->id.boot_id, 0xb2, 16);
+	assert_true(tarn_claim_other_node(clone->s.media, &sb, &clone->id, 1, node));
+	assert_int_equal(tarn_claim_release(h[1].s.media, &sb, &h[1].s.claim, &err), 0);
+	assert_false(tarn_claim_other_node(clone->s.media, &sb, &clone->id, 1, node));
 }
 
 /* What a host that lost the race left in the mirror is mended by the one that has the page. */
@@ -664,6 +804,8 @@ int main(void)
 		TEST(claim_and_reclaim),
 		TEST(released_never_falls),
 		TEST(claim_race),
+		TEST(claim_take),
+		TEST(claim_of_a_clone),
 		TEST(mirror_of_a_loser),
 		TEST(release),
 		TEST(release_with_damaged_log),

@@ -42,6 +42,12 @@ void free_place(struct place *p);
 /* parent and last component of path: both malloc()ed. -EINVAL: no name in it, as in "/" or "a/..". */
 int split_path(const char *path, char **parent, char **name);
 
+/*
+ * A name that ends with a slash means a directory, and what is to be made is none: -ENOENT,
+ * -EISDIR or -ENOTDIR, by what is there. Complains itself.
+ */
+int refuse_slash(const char *path);
+
 /* st_dev of the session's mount. */
 dev_t session_dev(struct tarn_session *s);
 

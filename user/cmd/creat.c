@@ -217,12 +217,16 @@ static int fill_in(struct tarn_session *s, const struct options *o, struct tarn_
 		const struct wish *w = &o->wishes[i];
 		struct tarn_new *n = &news[i];
 
-		ret = find_place(s, w->path, &place);
+		ret = refuse_slash(w->path);
+		if (!ret)
+			ret = find_place(s, w->path, &place);
 		if (ret)
 			break;
 		/* early, since zeroing comes first; the commit decides */
 		if (lstat(w->path, &st) == 0) {
-			complain("%s: exists already; nothing was created", shown(w->path));
+			complain("%s: exists already%s; nothing was created", shown(w->path),
+				 S_ISDIR(st.st_mode) ? " and is a directory: name the file to create "
+						       "in it" : "");
 			ret = -EEXIST;
 			break;
 		}
@@ -231,6 +235,7 @@ static int fill_in(struct tarn_session *s, const struct options *o, struct tarn_
 		n->item.flags = o->no_zero ? 0 : TARNFS_RESERVE_ZERO;
 		n->parent = place.parent;
 		n->name = place.name;
+		n->path = w->path;
 		place.name = NULL;
 		n->mtime_sec = now.tv_sec;
 		n->mtime_nsec = (uint32_t)now.tv_nsec;

@@ -35,13 +35,16 @@ static int make_link(struct tarn_session *s, const char *target, const char *pat
 	struct timespec now;
 	int ret;
 
-	ret = find_place(s, path, &place);
+	ret = refuse_slash(path);
+	if (!ret)
+		ret = find_place(s, path, &place);
 	if (ret)
 		goto out;
 	clock_gettime(CLOCK_REALTIME, &now);
 	n.item.type = TARNFS_TYPE_SYMLINK;
 	n.parent = place.parent;
 	n.name = place.name;
+	n.path = path;
 	n.target = target;
 	n.mtime_sec = now.tv_sec;
 	n.mtime_nsec = (uint32_t)now.tv_nsec;
@@ -54,7 +57,7 @@ static int make_link(struct tarn_session *s, const char *target, const char *pat
 	if (!ret)
 		ret = tarn_commit(s, &r, &err);
 	if (ret)
-		complain_err(&err, ret, shown(path));
+		complain_err(&err, ret, NULL);
 	tarn_reservation_drop(s, &r);
 out:
 	free_place(&place);

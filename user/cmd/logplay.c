@@ -52,8 +52,9 @@ static int play(const char *path, bool quiet)
 		goto out;
 	}
 	if (!quiet && applied)
-		printf("%lld records applied: generation %llu of host page %u, seq %llu\n",
-		       (long long)applied, (unsigned long long)s.st.generation, s.st.log_host,
+		printf("%lld %s applied: generation %llu of host page %u, seq %llu\n",
+		       (long long)applied, applied == 1 ? "record" : "records",
+		       (unsigned long long)s.st.generation, s.st.log_host,
 		       (unsigned long long)s.st.seq);
 	else if (!quiet)
 		printf("up to date: generation %llu of host page %u, seq %llu\n",

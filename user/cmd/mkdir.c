@@ -62,8 +62,9 @@ static int list_missing(struct tarn_session *s, const struct options *o, const c
 		}
 		ret = split_path(at, &parent, &names[depth]);
 		if (ret) {
-			complain("%s: '%s' does not exist and does not end in a name", shown(path),
-				 shown(at));
+			complain("%s: %s leads nowhere yet, what stands before its last .. or . does not "
+				 "exist: create that first, or name the directory without them",
+				 shown(path), shown(at));
 			goto out;
 		}
 		free(at);

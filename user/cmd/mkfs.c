@@ -14,7 +14,9 @@
  *                                   those hosts are powered off or reset
  *
  * A page that this very host claimed (same host uuid) is no obstacle on a
- * device: the exclusive mount proves that nothing lives here.
+ * device: the exclusive mount proves that nothing lives here. Unless it was at
+ * another boot and by a node of another name: two machines may share one
+ * machine-id, and the other one lives.
  *
  * Exit codes: 0 made; 1 everything else, wrong usage and refusals included.
  */
@@ -229,23 +231,53 @@ static int foreign_signatures(struct tarn_meta *meta, const char *path, bool wip
 	return found;
 }
 
-/* Pages that this very host claimed; on an image, without exclusive mount, that proves nothing. */
-static uint32_t own_pages(struct tarn_meta *meta, const struct tarn_super *sb)
-{
-	struct tarn_host_id self;
-	struct tarn_err err = { "" };
-	struct tarn_page page;
-	uint32_t i, own = 0;
+/*
+ * Host pages of a tarnfs whose hosts may live: claimed, and not by this very host. On an
+ * image, without exclusive mount, its own count too.
+ */
+struct claims {
+	uint32_t count;
+	char text[640];		/* a part of a sentence for each */
+	char clones[512];	/* "" or a sentence about those that may be clones of this host */
+};
 
-	if (tarn_host_id(&self, sb->uuid, &err))
-		return 0;
+static void find_claims(struct claims *c, struct tarn_meta *meta, const struct tarn_super *sb,
+			bool is_file)
+{
+	struct tarn_identity ids[TARNFS_HOSTS_MAX];
+	struct tarn_err err = { "" };
+	struct tarn_host_id self;
+	bool known = !is_file && tarn_host_id(&self, sb->uuid, &err) == 0;
+	struct tarn_page page;
+	char node[49];
+	uint32_t i;
+
+	memset(c, 0, sizeof(*c));
 	for (i = 0; i < sb->hosts; i++) {
-		if (tarn_page_read(meta->media, sb, (uint16_t)i, &page, &err) == 0 && !page.id.bad &&
-		    page.id.state == TARNFS_PAGE_CLAIMED &&
-		    memcmp(page.id.host_uuid, self.uuid, sizeof(self.uuid)) == 0)
-			own++;
+		int ret = tarn_page_read(meta->media, sb, (uint16_t)i, &page, &err);
+		bool own;
+
+		if (ret && ret != -EUCLEAN) {
+			/* neither free nor anybody's that is known */
+			page.id.state = TARNFS_PAGE_CLAIMED;
+			page.id.bad = true;
+		}
+		ids[i] = page.id;
+		own = known && !page.id.bad && page.id.state == TARNFS_PAGE_CLAIMED &&
+		      memcmp(page.id.host_uuid, self.uuid, sizeof(self.uuid)) == 0;
+		if (own && tarn_claim_other_node(meta->media, sb, &self, (uint16_t)i, node)) {
+			own = false;
+			snprintf(c->clones, sizeof(c->clones),
+				 "page %u was claimed by node %s under this host's identity, and this is "
+				 "node %s: if that host still runs, the machine-id is shared: renew it, "
+				 "see commands.rst", i, shown(node), shown(self.node_name));
+		}
+		if (page.id.state == TARNFS_PAGE_CLAIMED && !own)
+			c->count++;
+		else
+			ids[i].state = TARNFS_PAGE_FREE;	/* not to be named */
 	}
-	return own;
+	tarn_pages_text(c->text, sizeof(c->text), meta->media, sb, ids);
 }
 
 static int refuse_tarnfs(struct tarn_meta *meta, const struct tarn_device *d, const struct options *o)
@@ -253,6 +285,7 @@ static int refuse_tarnfs(struct tarn_meta *meta, const struct tarn_device *d, co
 	const char *path = shown(d->path);
 	struct tarn_mkfs_probe probe;
 	struct tarn_err err = { "" };
+	struct claims claims;
 	char uuid[37];
 	int ret;
 
@@ -270,12 +303,16 @@ static int refuse_tarnfs(struct tarn_meta *meta, const struct tarn_device *d, co
 			 "--force makes a new one over it", path, err.text);
 		return -EEXIST;
 	}
-	if (probe.claimed && !o->fenced &&
-	    (d->is_file || own_pages(meta, &probe.sb) < probe.claimed)) {
-		complain("%s: there is a tarnfs that hosts may have mounted: %s: not made; umount it "
-			 "there; or, once those hosts are powered off or reset, give your word for it "
-			 "with --hosts-fenced", path, probe.pages);
-		return -EBUSY;
+	if (probe.claimed && !o->fenced) {
+		find_claims(&claims, meta, &probe.sb, d->is_file);
+		if (claims.count) {
+			complain("%s: there is a tarnfs that hosts may have mounted: %s: not made; "
+				 "umount it there; or, once those hosts are powered off or reset, give "
+				 "your word for it with --hosts-fenced", path, claims.text);
+			if (claims.clones[0])
+				complain("%s", claims.clones);
+			return -EBUSY;
+		}
 	}
 	if (o->force)
 		return 0;
@@ -333,8 +370,13 @@ static int no_such_file(const char *path)
 
 	if (stat(path, &st) == 0 || errno != ENOENT)
 		return 0;
-	complain("%s: there is no such file or device; an image is made first, like this: "
-		 "truncate -s 1G %s", shown(path), shown(path));
+	/* a plain file there would take the place of the device until the next boot */
+	if (strncmp(path, "/dev/", 5) == 0)
+		complain("%s: there is no such device; ndctl list -N shows the namespaces and, as "
+			 "blockdev, their names in /dev", shown(path));
+	else
+		complain("%s: there is no such file or device; an image is made first, like this: "
+			 "truncate -s 1G %s", shown(path), shown(path));
 	return -ENOENT;
 }
 
@@ -377,7 +419,11 @@ static int make(const struct options *o)
 	if (ret) {
 		complain_err(&err, ret, d.path);
 		if (ret == -ENOSPC && d.is_file)
-			complain("a larger image: truncate -s 1G %s", shown(d.path));
+			complain("a larger image: truncate -s %lluM %s%s",
+				 (unsigned long long)(sb.data_start + TARNFS_HUGE) >> 20,
+				 shown(d.path), o->log_size ? ", or a smaller --log-size" : "");
+		else if (ret == -ENOSPC && o->log_size)
+			complain("a larger device, or a smaller --log-size");
 		return ret;
 	}
 

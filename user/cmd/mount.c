@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -30,7 +31,6 @@ enum {
 };
 
 #define SETTLE_SECONDS	2	/* protocol.md section 5: the one timing assumption */
-#define CLAIM_TRIES	8	/* hosts that grab the same free page at the same time */
 
 struct options {
 	const char *device, *dir, *namespace;
@@ -133,8 +133,10 @@ static bool generic_option(struct options *o, const char *word)
 
 static int parse_option(struct options *o, const char *word)
 {
+	const char *dev = shown(o->device), *dir = shown(o->dir);
 	uint64_t n;
 
+	/* of many lines in fstab the message tells which */
 	if (!*word || generic_option(o, word))
 		return 0;
 	if (strcmp(word, "ro") == 0) {
@@ -152,28 +154,28 @@ static int parse_option(struct options *o, const char *word)
 	} else if (strcmp(word, "dax=always") == 0) {
 		o->dax_always = true;
 	} else if (strncmp(word, "dax=", 4) == 0) {
-		complain("option '%s': a tarnfs is always DAX: only dax and dax=always can be given",
-			 shown(word));
+		complain("%s on %s: option '%s': a tarnfs is always DAX: only dax and dax=always can be given",
+			 dev, dir, shown(word));
 		return -EINVAL;
 	} else if (strcmp(word, "role=master") == 0) {
 		o->role = TARNFS_ROLE_MASTER;
 	} else if (strcmp(word, "role=client") == 0) {
 		o->role = TARNFS_ROLE_CLIENT;
 	} else if (strncmp(word, "role=", 5) == 0) {
-		complain("option '%s': role=master or role=client", shown(word));
+		complain("%s on %s: option '%s': role=master or role=client", dev, dir, shown(word));
 		return -EINVAL;
 	} else if (strncmp(word, "host=", 5) == 0) {
 		if (parse_number(word + 5, 0, TARNFS_HOSTS_MAX - 1, &n)) {
-			complain("option '%s': host=N with N from 0 to %u", shown(word),
+			complain("%s on %s: option '%s': host=N with N from 0 to %u", dev, dir, shown(word),
 				 TARNFS_HOSTS_MAX - 1);
 			return -EINVAL;
 		}
 		o->host = (int)n;
 	} else if (strcmp(word, "attach") == 0 || strncmp(word, "fenced=", 7) == 0) {
-		complain("option '%s' is not built yet", shown(word));
+		complain("%s on %s: option '%s' is not built yet", dev, dir, shown(word));
 		return -EINVAL;
 	} else if (!o->sloppy) {
-		complain("option '%s' is unknown", shown(word));
+		complain("%s on %s: option '%s' is unknown", dev, dir, shown(word));
 		return -EINVAL;
 	}
 	return 0;
@@ -257,6 +259,38 @@ static void say(const struct options *o, const char *fmt, ...)
 	fflush(stdout);
 }
 
+/*
+ * What only a new mount can change. mount(8) repeats the options of fstab and of the mount
+ * that is there, so those that it has already are no change.
+ */
+static int refuse_changes(const struct options *o)
+{
+	const char *word = NULL;
+	struct tarn_err err = { "" };
+	struct tarn_session s;
+	int ret;
+
+	if (!o->coherent && o->host < 0 && o->role < 0)
+		return 0;
+	ret = tarn_session_open(&s, o->dir, 0, &err);
+	if (ret) {
+		complain_err(&err, ret, NULL);
+		return ret;
+	}
+	if (o->coherent && !(s.st.state & TARNFS_ST_COHERENT))
+		word = "coherent";
+	else if (o->host >= 0 && s.claim.nonce && s.claim.page != o->host)
+		word = "host=";
+	else if (o->role >= 0 && s.st.role != (uint32_t)o->role)
+		word = "role=";
+	tarn_session_close(&s);
+	if (!word)
+		return 0;
+	complain("%s: option '%s': remount changes ro and rw alone: umount and mount again",
+		 shown(o->dir), word);
+	return -EINVAL;
+}
+
 /* Only ro and rw (and flags of the mount) can change. */
 static int remount(const struct options *o)
 {
@@ -273,6 +307,8 @@ static int remount(const struct options *o)
 	unsigned long flags = MS_REMOUNT | (o->ro ? MS_RDONLY : 0);
 	size_t i;
 
+	if (refuse_changes(o))
+		return MOUNT_FAILED;
 	for (i = 0; i < sizeof(map) / sizeof(map[0]); i++)
 		if (o->attr_set & map[i].attr)
 			flags |= map[i].flag;
@@ -314,46 +350,67 @@ static int check_role(const struct options *o, struct tarn_session *s, uint16_t 
 	return 0;
 }
 
-/* Chooses a page and claims it; 1 when a claim was written, also if it was lost afterwards. */
-static int take_page(const struct options *o, struct tarn_session *s, struct tarn_err *err)
+struct taking {
+	const struct options *o;
+	struct tarn_session *s;
+	struct tarn_host_id id;
+	uint16_t warned;	/* of this page, 0xffff: of none */
+};
+
+/* Page is what this host would take: is it a clone of the one that has it? */
+static int ready(void *arg, uint16_t page, struct tarn_err *err)
 {
 	struct tarn_media_range own[2];
-	struct tarn_host_id id;
-	bool again, settle;
-	uint16_t page;
-	int ret, tries, wanted;
+	struct taking *t = arg;
+	char node[49];
+	int ret = check_role(t->o, t->s, page, err);
 
-	ret = tarn_host_id(&id, s->sb.uuid, err);
 	if (ret)
 		return ret;
-	wanted = o->host >= 0 ? o->host : id.page;
-	for (tries = 0; tries < CLAIM_TRIES; tries++) {
-		ret = tarn_claim_choose(s->media, &s->sb, &id, wanted, &page, &again, &settle, err);
-		if (ret)
-			return ret;
-		ret = check_role(o, s, page, err);
-		if (ret)
-			return ret;
-		host_page_ranges(&s->sb, page, own);
-		ret = tarn_session_writable(s, own, 2, err);
-		if (ret)
-			return ret;
-		ret = tarn_claim_write(s->media, &s->sb, &id, page, &s->claim, err);
-		if (ret)
-			return ret;
-		say(o, "host page %u %s", page, again ? "is this host's already" : "taken");
-		if (settle) {
-			say(o, "waiting %d s in case another host takes page %u at this very moment "
-			    "(the first time only; -o host=N avoids it)", SETTLE_SECONDS, page);
-			sleep(SETTLE_SECONDS);
-		}
-		ret = tarn_claim_check(s->media, &s->sb, &s->claim, err);
-		if (ret != -EAGAIN)
-			return ret ? ret : 1;
-		say(o, "another host took page %u", page);
+	if (page != t->warned &&
+	    tarn_claim_other_node(t->s->media, &t->s->sb, &t->id, page, node)) {
+		t->warned = page;
+		complain("warning: host page %u was claimed by node %s under this host's identity, and "
+			 "this is node %s. If that host still runs, the machine-id is shared, and both "
+			 "will damage the file system: umount here at once, and renew the machine-id "
+			 "of one of them (rm /etc/machine-id; systemd-machine-id-setup)", page,
+			 shown(node), shown(t->id.node_name));
 	}
-	return tarn_fail(err, EAGAIN, "other hosts took the host page %d times: mount again, or give "
-			 "this host a page of its own with -o host=N", CLAIM_TRIES);
+	host_page_ranges(&t->s->sb, page, own);
+	return tarn_session_writable(t->s, own, 2, err);
+}
+
+static void written(void *arg, uint16_t page, bool again, bool settle)
+{
+	struct taking *t = arg;
+
+	say(t->o, "host page %u %s", page, again ? "is this host's already" : "taken");
+	if (!settle)
+		return;
+	say(t->o, "waiting %d s in case another host takes page %u at this very moment "
+	    "(the first time only; -o host=N avoids it)", SETTLE_SECONDS, page);
+	sleep(SETTLE_SECONDS);
+}
+
+static void lost(void *arg, uint16_t page)
+{
+	struct taking *t = arg;
+
+	say(t->o, "another host took page %u", page);
+}
+
+static const struct tarn_claim_steps steps = { .ready = ready, .written = written, .lost = lost };
+
+/* Chooses a page and claims it. */
+static int take_page(const struct options *o, struct tarn_session *s, struct tarn_err *err)
+{
+	struct taking t = { .o = o, .s = s, .warned = 0xffff };
+	int ret = tarn_host_id(&t.id, s->sb.uuid, err);
+
+	if (ret)
+		return ret;
+	return tarn_claim_take(&s->media, &s->sb, &t.id, o->host >= 0 ? o->host : t.id.page, &steps,
+			       &t, &s->claim, err);
 }
 
 /* The claim becomes bound, so that nobody waits for a host that has not mounted. */
@@ -418,7 +475,7 @@ static int attach(const struct options *o, const struct tarn_device *d, int *cod
 	if (ret)
 		goto out_mount;
 	ret = take_page(o, &s, &err);
-	if (ret < 0)
+	if (ret)
 		goto out_session;
 	claimed = true;
 	applied = replay_to_end(&s, &err);
@@ -428,9 +485,10 @@ static int attach(const struct options *o, const struct tarn_device *d, int *cod
 	ret = publish_status(&s, &err);
 	if (ret)
 		goto out_session;
-	say(o, "%lld records applied, generation %llu of host page %u, seq %llu: this host is the %s",
-	    (long long)applied, (unsigned long long)s.st.generation, s.st.log_host,
-	    (unsigned long long)s.st.seq, s.st.role == TARNFS_ROLE_MASTER ? "master" : "client");
+	say(o, "%lld %s applied, generation %llu of host page %u, seq %llu: this host is %s",
+	    (long long)applied, applied == 1 ? "record" : "records",
+	    (unsigned long long)s.st.generation, s.st.log_host, (unsigned long long)s.st.seq,
+	    s.st.role == TARNFS_ROLE_MASTER ? "the master" : "a client");
 	ret = put_in_place(o, mntfd, &err);
 out_session:
 	if (ret) {
@@ -454,6 +512,7 @@ static int run(const struct options *o)
 {
 	struct tarn_err err = { "" };
 	struct tarn_device d;
+	struct stat st;
 	int ret, code;
 
 	if (geteuid() != 0) {
@@ -465,6 +524,11 @@ static int run(const struct options *o)
 	if (o->nofail && access(o->device, F_OK) && errno == ENOENT) {
 		say(o, "%s is not there, and nofail was given", shown(o->device));
 		return MOUNT_OK;
+	}
+	/* before a host page is taken; in another namespace DIR may be something else */
+	if (!o->namespace && stat(o->dir, &st) == 0 && !S_ISDIR(st.st_mode)) {
+		complain("%s: is not a directory", shown(o->dir));
+		return MOUNT_FAILED;
 	}
 	ret = tarn_device_find(&d, o->device, &err);
 	if (ret) {

@@ -47,7 +47,7 @@ static void print_kernel(const struct tarnfs_status *st)
 	printf("%-20s%016llx\n", "nonce", (unsigned long long)st->nonce);
 	printf("%-20s%s%s%s%s%s\n", "mounted", st->state & TARNFS_ST_RDONLY ? "ro" : "rw",
 	       st->state & TARNFS_ST_COHERENT ? ",coherent" : "",
-	       st->state & TARNFS_ST_SYNC ? ",sync" : "",
+	       st->state & TARNFS_ST_SYNC ? ",map_sync" : "",
 	       st->state & TARNFS_ST_ATTACHED ? "" : ",not attached",
 	       st->state & TARNFS_ST_SHUTDOWN ? ",SHUT DOWN" : "");
 	line_number("directories", st->directories);
@@ -70,7 +70,9 @@ static int last_seq(void *arg, const struct tarn_rec *rec)
 	return 0;
 }
 
-static int print_log_state(const struct source *s, struct tarn_current *cur, struct tarn_err *err)
+/* *committed: the last that is, 0 when it could not be read */
+static int print_log_state(const struct source *s, struct tarn_current *cur, uint64_t *committed,
+			   struct tarn_err *err)
 {
 	uint32_t pos = TARNFS_LOG_HEADER_UNITS;
 	struct tarn_log log;
@@ -90,6 +92,7 @@ static int print_log_state(const struct source *s, struct tarn_current *cur, str
 		return ret;
 	seq = log.base_seq;
 	ret = tarn_log_walk(&log, s->media, &pos, last_seq, &seq, err);
+	*committed = seq;
 	if (s->mounted)
 		printf("%-20s%llu of generation %llu\n", "seq here",
 		       (unsigned long long)s->session.st.seq,
@@ -110,7 +113,7 @@ static const char *state_text(const struct tarn_page *p, bool own)
 	return p->id.state == TARNFS_PAGE_BOUND ? "bound" : "free";
 }
 
-static void print_hosts(const struct source *s, const struct tarn_current *cur)
+static void print_hosts(const struct source *s, const struct tarn_current *cur, uint64_t committed)
 {
 	struct tarn_err err = { "" };
 	struct tarn_page p;
@@ -119,7 +122,7 @@ static void print_hosts(const struct source *s, const struct tarn_current *cur)
 	struct tm tm;
 	time_t t;
 
-	printf("\npage  state       log     applied     node                 last seen (its clock)  uuid\n");
+	printf("\npage  state       log     applied     node                 last published (its clock)  uuid\n");
 	for (i = 0; i < s->sb->hosts; i++) {
 		bool own = s->mounted && s->session.claim.nonce && i == s->session.claim.page;
 		const char *role = "-";
@@ -148,11 +151,14 @@ static void print_hosts(const struct source *s, const struct tarn_current *cur)
 			strcpy(when, "-");
 		tarn_uuid_text(uuid, p.id.host_uuid);
 		printf("%4u  %-10s  %-7s ", i, state_text(&p, own), role);
-		if (p.status.valid)
+		/* the master applies what it commits, and publishes at mount and logplay alone */
+		if (cur->generation && cur->host == i && committed > p.status.applied_seq)
+			printf("%10llu", (unsigned long long)committed);
+		else if (p.status.valid)
 			printf("%10llu", (unsigned long long)p.status.applied_seq);
 		else
 			printf("%10s", "-");
-		printf("  %-20s %-22s %s\n", node[0] ? shown(node) : "-", when, uuid);
+		printf("  %-20s %-27s %s\n", node[0] ? shown(node) : "-", when, uuid);
 	}
 	printf("%u of %u host pages are free\n", free_pages, s->sb->hosts);
 }
@@ -162,6 +168,7 @@ static int print_status(const char *path)
 	const struct tarn_cacheops *ops = tarn_cacheops();
 	struct tarn_err err = { "" };
 	struct tarn_current cur = { 0 };
+	uint64_t committed = 0;
 	struct source s;
 	char uuid[37];
 	int ret;
@@ -184,8 +191,8 @@ static int print_status(const char *path)
 	}
 	printf("%-20s%s to write back, %s to invalidate\n", "cache instructions",
 	       ops->writeback_name, ops->invalidate_name);
-	ret = print_log_state(&s, &cur, &err);
-	print_hosts(&s, &cur);
+	ret = print_log_state(&s, &cur, &committed, &err);
+	print_hosts(&s, &cur, committed);
 	if (ret)
 		complain_err(&err, ret, shown(path));
 	source_close(&s);

@@ -166,8 +166,19 @@ static char *existing_ancestor(const char *path)
 
 	/* EUNATCH: a mount that serves no names yet; its root says why */
 	while (stat(at, &st) && (errno == ENOENT || errno == ENOTDIR || errno == EUNATCH)) {
-		if (split_path(at, &parent, &name))
-			break;
+		if (split_path(at, &parent, &name)) {
+			/* ".." behind what is missing: what stands before it is still on the mount */
+			size_t end = strlen(at);
+
+			while (end && at[end - 1] == '/')
+				end--;
+			while (end && at[end - 1] != '/')
+				end--;
+			if (!end)
+				break;
+			at[end > 1 ? end - 1 : end] = '\0';
+			continue;
+		}
 		free(name);
 		free(at);
 		at = parent;
@@ -294,6 +305,26 @@ int find_place(struct tarn_session *s, const char *path, struct place *p)
 	p->parent_path = parent;
 	p->parent = st.st_ino;
 	return 0;
+}
+
+int refuse_slash(const char *path)
+{
+	size_t len = strlen(path);
+	struct stat st;
+	int ret;
+
+	if (!len || path[len - 1] != '/')
+		return 0;
+	if (stat(path, &st) == 0) {
+		complain("%s: exists already and is a directory", shown(path));
+		return -EISDIR;
+	}
+	ret = -errno;
+	if (ret == -ENOENT)
+		complain("%s: no such directory", shown(path));
+	else
+		complain("%s: %s", shown(path), strerror(-ret));
+	return ret;
 }
 
 void free_place(struct place *p)

@@ -149,10 +149,10 @@ static void remember(struct identity *id, const struct mount_entry *e)
 	tarn_session_close(&s);
 }
 
-static void stays_claimed(const struct identity *id, const char *why)
+static void stays_claimed(const struct identity *id, const char *why, const char *when)
 {
 	complain("host page %u stays claimed: %s. That is harmless: the next mount on this host takes "
-		 "it again", id->claim.page, why);
+		 "it again%s", id->claim.page, why, when);
 }
 
 static void release_page(const struct options *o, const struct identity *id,
@@ -170,17 +170,18 @@ static void release_page(const struct options *o, const struct identity *id,
 	ret = tarn_device_find(&d, node ? node : e->source, &err);
 	free(node);
 	if (ret) {
-		stays_claimed(id, err.text);
+		stays_claimed(id, err.text, "");
 		return;
 	}
 	ret = tarn_meta_open(&meta, &d, true, &err);
 	if (ret == -EBUSY) {
 		stays_claimed(id, "the file system is still in use, by a bind mount, in another mount "
-			      "namespace or by open files of a lazy umount");
+			      "namespace or by open files of a lazy umount",
+			      ", once that has ended");
 		return;
 	}
 	if (ret) {
-		stays_claimed(id, err.text);
+		stays_claimed(id, err.text, "");
 		return;
 	}
 	ret = tarn_super_read(&sb, meta.media, meta.dev_size, &err);
@@ -192,7 +193,7 @@ static void release_page(const struct options *o, const struct identity *id,
 		ret = tarn_claim_release(meta.media, &sb, &id->claim, &err);
 	tarn_meta_close(&meta);
 	if (ret)
-		stays_claimed(id, err.text);
+		stays_claimed(id, err.text, "");
 	else if (o->verbose)
 		printf("umount.tarnfs: host page %u let go\n", id->claim.page);
 }
@@ -242,7 +243,7 @@ static int run(const struct options *o)
 		struct mount_entry still;
 
 		if (o->lazy) {
-			stays_claimed(&id, "the umount is lazy");
+			stays_claimed(&id, "the umount is lazy", ", once the last file is closed");
 		} else if (o->read_only && mount_entry_find(e.dir, &still) == 0 && still.id == e.id) {
 			mount_entry_free(&still);	/* remounted read-only, not gone */
 		} else {

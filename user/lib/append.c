@@ -19,6 +19,12 @@ static bool is_file(const struct tarn_new *n)
 	return n->item.type == TARNFS_TYPE_FILE;
 }
 
+/* As messages name it. */
+static const char *what_of(const struct tarn_new *n)
+{
+	return n->path ? n->path : n->name;
+}
+
 /* The record of entry i, all but its numbers (ino, extent, seq, place in the batch). */
 static void record_of(struct tarn_rec *rec, const struct tarn_new *n)
 {
@@ -46,10 +52,11 @@ static int check_new(const struct tarn_new *news, size_t i, struct tarn_err *err
 {
 	const struct tarn_new *n = &news[i];
 	size_t len = n->name ? strnlen(n->name, TARNFS_NAME_MAX + 1) : 0;
+	const char *what = what_of(n);
 
 	if (len > TARNFS_NAME_MAX)
-		return tarn_fail(err, ENAMETOOLONG, "%.32s...: a name has at most %d bytes",
-				 n->name, TARNFS_NAME_MAX);
+		return tarn_fail(err, ENAMETOOLONG, "%.32s...: a name has at most %d bytes", what,
+				 TARNFS_NAME_MAX);
 	if (!n->name || tarn_name_check(n->name, len))
 		return tarn_fail(err, EINVAL, "'%s': not a name of a file", n->name ? n->name : "");
 	switch (n->item.type) {
@@ -58,26 +65,26 @@ static int check_new(const struct tarn_new *news, size_t i, struct tarn_err *err
 		break;
 	case TARNFS_TYPE_SYMLINK:
 		if (!n->target || !*n->target)
-			return tarn_fail(err, ENOENT, "%s: a symlink needs a target", n->name);
+			return tarn_fail(err, ENOENT, "%s: a symlink needs a target", what);
 		if (strlen(n->target) > TARNFS_TARGET_MAX)
 			return tarn_fail(err, ENAMETOOLONG, "%s: its target has more than %d bytes",
-					 n->name, TARNFS_TARGET_MAX);
+					 what, TARNFS_TARGET_MAX);
 		break;
 	default:
-		return tarn_fail(err, EINVAL, "%s: of type %u", n->name, n->item.type);
+		return tarn_fail(err, EINVAL, "%s: of type %u", what, n->item.type);
 	}
 	if (!is_file(n) && n->item.size)
-		return tarn_fail(err, EINVAL, "%s: only a file has a size", n->name);
+		return tarn_fail(err, EINVAL, "%s: only a file has a size", what);
 	if (n->item.size > TARNFS_SIZE_MAX)
-		return tarn_fail(err, EFBIG, "%s: %" PRIu64 " bytes are too many", n->name,
+		return tarn_fail(err, EFBIG, "%s: %" PRIu64 " bytes are too many", what,
 				 (uint64_t)n->item.size);
 	if (n->mode & ~07777 || n->mtime_nsec > 999999999 || n->file_flags & ~TARNFS_FILE_FLAGS)
-		return tarn_fail(err, EINVAL, "%s: mode, mtime or flags out of range", n->name);
+		return tarn_fail(err, EINVAL, "%s: mode, mtime or flags out of range", what);
 	if (!n->parent &&
 	    (n->parent_index >= i || news[n->parent_index].item.type != TARNFS_TYPE_DIRECTORY))
 		return tarn_fail(err, EINVAL,
 				 "%s: its directory does not stand before it in the batch",
-				 n->name);
+				 what);
 	return 0;
 }
 
@@ -102,19 +109,23 @@ static int check_news(const struct tarn_new *news, size_t count, struct tarn_err
 static int reserve_failed(struct tarn_session *s, const struct tarn_new *news, uint32_t failed,
 			  int ret, struct tarn_err *err)
 {
+	const struct tarn_new *n = &news[failed];
 	struct tarnfs_status st;
 
 	switch (ret) {
 	case -ENOSPC:
 		if (s->kernel->ops->status(s->kernel, &st))
-			return tarn_fail(err, ENOSPC, "%s: no space for it", news[failed].name);
+			return tarn_fail(err, ENOSPC, "%s: no space for it", what_of(n));
 		return tarn_fail(
 			err, ENOSPC,
 			"%s: no space: needed in one piece %" PRIu64 " bytes, free %" PRIu64
-			", largest piece %" PRIu64 " (from a 2 MiB boundary %" PRIu64 ")",
-			news[failed].name, tarn_round_up(news[failed].item.size, TARNFS_BLOCK),
+			", largest piece %" PRIu64 " (from a 2 MiB boundary %" PRIu64 "); %s",
+			what_of(n), tarn_round_up(n->item.size, TARNFS_BLOCK),
 			(uint64_t)st.free_bytes, (uint64_t)st.largest_free,
-			(uint64_t)st.largest_free_huge);
+			(uint64_t)st.largest_free_huge,
+			st.free_bytes < n->item.size ?
+				"space is not given back yet: make the file system on a larger device" :
+				"smaller files fit");
 	case -EROFS:
 		return tarn_fail(err, EROFS,
 				 "this host is not the master, or the mount is read-only");
@@ -172,8 +183,8 @@ int tarn_reserve_open_file(struct tarn_session *s, struct tarn_reservation *r, s
 	if (r->set < 0 || i >= r->count || !is_file(&r->news[i]) || !r->news[i].item.size)
 		return tarn_fail(err, EINVAL, "entry %zu has no bytes to write", i);
 	fd = s->kernel->ops->reserve_open(s->kernel, r->set, r->news[i].item.ino);
-	return fd < 0 ? tarn_fail(err, -fd, "%s: opening it before its commit: %s", r->news[i].name,
-				  strerror(-fd))
+	return fd < 0 ? tarn_fail(err, -fd, "%s: opening it before its commit: %s",
+				  what_of(&r->news[i]), strerror(-fd))
 		      : fd;
 }
 
@@ -323,7 +334,8 @@ static int batch_build(struct batch *b, const struct tarn_session *s,
 		operation_of(&b->ops[i], &rec, b);
 		if (tarn_rec_encode(b->records + at, (size_t)b->units * TARNFS_LINE - at, &rec,
 				    &s->log.seed))
-			return tarn_fail(err, EINVAL, "%s: cannot be written as a record", n->name);
+			return tarn_fail(err, EINVAL, "%s: cannot be written as a record",
+					 what_of(n));
 		at += (size_t)tarn_rec_units(&rec) * TARNFS_LINE;
 	}
 	return 0;
@@ -349,7 +361,7 @@ static int batch_apply(const struct batch *b, struct tarn_session *s, uint32_t f
 static int check_failed(const struct tarn_reservation *r, uint32_t done, int ret,
 			struct tarn_err *err)
 {
-	const char *name = done < r->count ? r->news[done].name : "?";
+	const char *name = done < r->count ? what_of(&r->news[done]) : "?";
 
 	switch (ret) {
 	case -EEXIST:

@@ -39,6 +39,23 @@ static void dax_driver(const char *name, char *out, size_t room)
 		strcpy(out, base);
 }
 
+/* A character device is DAX memory when sysfs has it on the dax bus. */
+static bool is_dax_char(const struct stat *st)
+{
+	char path[64], link[PATH_MAX];
+	const char *base;
+	ssize_t len;
+
+	snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/subsystem", major(st->st_rdev),
+		 minor(st->st_rdev));
+	len = readlink(path, link, sizeof(link) - 1);
+	if (len <= 0)
+		return false;
+	link[len] = '\0';
+	base = strrchr(link, '/');
+	return base && !strcmp(base, "/dax");
+}
+
 static int refuse_dax_char(const char *path, struct tarn_err *err)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -134,6 +151,8 @@ int tarn_device_find(struct tarn_device *d, const char *path, struct tarn_err *e
 		return tarn_fail(err, ret, "%s: %s", path, strerror(ret));
 	}
 	snprintf(d->path, sizeof(d->path), "%s", real);
+	if (S_ISCHR(st.st_mode) && !is_dax_char(&st))
+		return tarn_fail(err, ENOTBLK, "%s: a character device, and no DAX memory", path);
 	if (S_ISCHR(st.st_mode))
 		return refuse_dax_char(real, err);
 	if (!S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode))
@@ -350,11 +369,13 @@ int tarn_meta_open(struct tarn_meta *meta, const struct tarn_device *d, bool wri
 			size = meta->dev_size;
 		size = size / TARNFS_BLOCK * TARNFS_BLOCK;
 		whole.len = size;
-		if (size)
-			ret = tarn_media_map(&meta->media, meta->fd, size, &whole,
-					     writable ? 1 : 0);
-		else
-			ret = -ENOSPC;
+		if (!size) {
+			tarn_meta_close(meta);
+			return tarn_fail(err, ENODATA,
+					 "%s: no tarnfs superblock here: it has %llu bytes in all",
+					 d->path, (unsigned long long)d->size);
+		}
+		ret = tarn_media_map(&meta->media, meta->fd, size, &whole, writable ? 1 : 0);
 		if (ret)
 			tarn_fail(err, -ret, "%s: mapping %llu bytes: %s", d->path,
 				  (unsigned long long)size, strerror(-ret));

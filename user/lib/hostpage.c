@@ -372,6 +372,11 @@ int tarn_claim_choose(struct tarn_media *m, const struct tarn_super *sb,
 		if (ids[i].state == TARNFS_PAGE_FREE || ids[i].bad ||
 		    memcmp(ids[i].host_uuid, id->uuid, sizeof(id->uuid)))
 			continue;
+		if (wanted >= 0 && (uint32_t)wanted != i)
+			return tarn_fail(err, EEXIST,
+					 "host=%d: this host has page %u already; leave host= out "
+					 "(of the options, or of /etc/tarnfs/host)",
+					 wanted, i);
 		*page = (uint16_t)i;
 		*again = true;
 		return 0;
@@ -550,6 +555,57 @@ int tarn_claim_check(struct tarn_media *m, const struct tarn_super *sb,
 				 "host page %u: mirror at device offset 0x%" PRIx64 ": %s",
 				 claim->page, mirror_off, strerror(-ret));
 	return 0;
+}
+
+/*
+ * Retried: another host may write its claim between the choice and ours, or over ours before
+ * it has settled.
+ */
+int tarn_claim_take(struct tarn_media **media, const struct tarn_super *sb,
+		    const struct tarn_host_id *id, int wanted, const struct tarn_claim_steps *steps,
+		    void *arg, struct tarn_claim *claim, struct tarn_err *err)
+{
+	bool again, settle;
+	uint16_t page;
+	int ret;
+
+	for (int tries = 0; tries < TARN_CLAIM_TRIES; tries++) {
+		ret = tarn_claim_choose(*media, sb, id, wanted, &page, &again, &settle, err);
+		if (!ret)
+			ret = steps->ready(arg, page, err);
+		if (ret)
+			return ret;
+		ret = tarn_claim_write(*media, sb, id, page, claim, err);
+		if (!ret) {
+			steps->written(arg, page, again, settle);
+			ret = tarn_claim_check(*media, sb, claim, err);
+		}
+		if (ret != -EUSERS && ret != -EAGAIN)
+			return ret;
+		steps->lost(arg, page);
+	}
+	return tarn_fail(err, EAGAIN,
+			 "other hosts took the host page at each of %d attempts: mount again, or "
+			 "give this host a page with -o host=N",
+			 TARN_CLAIM_TRIES);
+}
+
+bool tarn_claim_other_node(struct tarn_media *m, const struct tarn_super *sb,
+			   const struct tarn_host_id *id, uint16_t page, char node[49])
+{
+	struct tarn_identity was;
+	struct tarnfs_info info;
+
+	node[0] = '\0';
+	if (tarn_identity_read(m, sb, page, &was) || was.bad ||
+	    was.state != TARNFS_PAGE_CLAIMED ||
+	    memcmp(was.host_uuid, id->uuid, sizeof(id->uuid)) ||
+	    !memcmp(was.boot_id, id->boot_id, sizeof(id->boot_id)))
+		return false;
+	info_read(m, sb, page, &info);
+	memcpy(node, info.node_name, sizeof(info.node_name));
+	node[sizeof(info.node_name)] = '\0';
+	return node[0] && strncmp(node, id->node_name, sizeof(id->node_name) - 1);
 }
 
 /* ---- release ---- */

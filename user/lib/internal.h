@@ -83,9 +83,6 @@ static inline bool tarn_current_same(const struct tarn_current *a, const struct 
 	return a->generation == b->generation && a->host == b->host && a->slot == b->slot &&
 	       a->area_off == b->area_off && a->area_len == b->area_len;
 }
-/* One sentence part for each page that is not free, as far as the room goes. */
-void tarn_pages_text(char *out, size_t room, struct tarn_media *m, const struct tarn_super *sb,
-		     const struct tarn_identity *ids);
 
 /* ---- record.c ---- */
 /* CRC of what belongs to one log, the four bytes at crc_at taken as zero. */

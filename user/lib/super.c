@@ -73,8 +73,8 @@ static int decode_geometry(struct tarn_super *sb, const struct tarnfs_super *raw
 		return damaged(err, "start or end of the data");
 	if (dev_size && sb->dev_size > dev_size)
 		return tarn_fail(err, EUCLEAN,
-				 "superblock: made for a device of %llu bytes, this one has %llu: "
-				 "grow it back",
+				 "file system was made for %llu bytes, the device has %llu; is it "
+				 "the same namespace?",
 				 (unsigned long long)sb->dev_size, (unsigned long long)dev_size);
 	sb->hosts = le32toh(raw->hosts);
 	sb->host_stride = le32toh(raw->host_stride);
@@ -205,7 +205,7 @@ int tarn_super_read(struct tarn_super *sb, struct tarn_media *m, uint64_t dev_si
 int tarn_mkfs_probe(struct tarn_mkfs_probe *probe, struct tarn_media *m, uint64_t dev_size,
 		    struct tarn_err *err)
 {
-	struct tarn_identity ids[TARNFS_HOSTS_MAX];
+	struct tarn_identity id;
 	int ret;
 
 	memset(probe, 0, sizeof(*probe));
@@ -224,13 +224,12 @@ int tarn_mkfs_probe(struct tarn_mkfs_probe *probe, struct tarn_media *m, uint64_
 		return ret == -EUCLEAN || ret == -EOPNOTSUPP ? 0 : ret;
 	probe->valid = true;
 	for (uint32_t i = 0; i < probe->sb.hosts; i++) {
-		ret = tarn_identity_read(m, &probe->sb, (uint16_t)i, &ids[i]);
+		ret = tarn_identity_read(m, &probe->sb, (uint16_t)i, &id);
 		if (ret)
 			return tarn_fail(err, -ret, "host page %u: %s", i, strerror(-ret));
-		if (ids[i].state == TARNFS_PAGE_CLAIMED)
+		if (id.state == TARNFS_PAGE_CLAIMED)
 			probe->claimed++;
 	}
-	tarn_pages_text(probe->pages, sizeof(probe->pages), m, &probe->sb, ids);
 	return 0;
 }
 

@@ -106,7 +106,6 @@ struct tarn_mkfs_probe {
 	bool valid;		/* the rest is known: by the first copy, else by the second */
 	struct tarn_super sb;
 	uint32_t claimed;	/* host pages that some host has claimed */
-	char pages[768];	/* sentence part: the pages that are not free, whose they are */
 };
 int tarn_mkfs_probe(struct tarn_mkfs_probe *probe, struct tarn_media *m, uint64_t dev_size,
 		    struct tarn_err *err);
@@ -184,6 +183,28 @@ int tarn_claim_write(struct tarn_media *m, const struct tarn_super *sb,
 /* Re-reads the identity: -EAGAIN when another host's claim stands there. */
 int tarn_claim_check(struct tarn_media *m, const struct tarn_super *sb,
 		     const struct tarn_claim *claim, struct tarn_err *err);
+#define TARN_CLAIM_TRIES 8
+struct tarn_claim_steps {	/* what tarn_claim_take leaves to its caller */
+	/* Page is chosen: refuse it, or map it and its mirror writable (into *media). */
+	int (*ready)(void *arg, uint16_t page, struct tarn_err *err);
+	/* The claim is written; with settle: wait. */
+	void (*written)(void *arg, uint16_t page, bool again, bool settle);
+	/* Another host has it: the next is chosen. */
+	void (*lost)(void *arg, uint16_t page);
+};
+/* choose, write, check; again, up to TARN_CLAIM_TRIES times, while other hosts are faster. */
+int tarn_claim_take(struct tarn_media **media, const struct tarn_super *sb,
+		    const struct tarn_host_id *id, int wanted, const struct tarn_claim_steps *steps,
+		    void *arg, struct tarn_claim *claim, struct tarn_err *err);
+/*
+ * The page is claimed under this host's uuid, at another boot and by a node of another name: a
+ * clone with the same machine-id, perhaps, that lives. node: that name, as it stands there.
+ */
+bool tarn_claim_other_node(struct tarn_media *m, const struct tarn_super *sb,
+			   const struct tarn_host_id *id, uint16_t page, char node[49]);
+/* One sentence part for each page that is not free, as far as the room goes. */
+void tarn_pages_text(char *out, size_t room, struct tarn_media *m, const struct tarn_super *sb,
+		     const struct tarn_identity *ids);
 /* At a clean umount: the master publishes quiesce {gen, units, seq}; then identity state bound. */
 int tarn_claim_release(struct tarn_media *m, const struct tarn_super *sb,
 		       const struct tarn_claim *claim, struct tarn_err *err);
@@ -338,6 +359,7 @@ struct tarn_new {		/* a file, directory or symlink to come */
 	uint64_t parent;	/* inode number; 0: parent_index */
 	size_t parent_index;	/* of an earlier entry of the same batch */
 	const char *name;	/* NUL terminated, 1..255 bytes */
+	const char *path;	/* for messages, as the user gave it; NULL: the name */
 	const char *target;	/* symlink */
 	int64_t mtime_sec;
 	uint32_t mtime_nsec, uid, gid;
