@@ -327,14 +327,14 @@ static void report(const struct tarn_super *sb, const struct tarn_device *d,
 	}
 }
 
-static int no_such_file(const char *path)
+/* Of what is not there: a device is missing, an image may be about to be made. */
+static int no_such_file(const char *path, const struct tarn_err *err)
 {
-	struct stat st;
-
-	if (stat(path, &st) == 0 || errno != ENOENT)
-		return 0;
-	complain("%s: there is no such file or device; an image is made first, like this: "
-		 "truncate -s 1G %s", shown(path), shown(path));
+	if (strncmp(path, "/dev/", 5) == 0)
+		complain_err(err, -ENOENT, NULL);
+	else
+		complain("%s: there is no such file or device; an image is made first, like this: "
+			 "truncate -s 1G %s", shown(path), shown(path));
 	return -ENOENT;
 }
 
@@ -348,10 +348,9 @@ static int make(const struct options *o)
 	struct timespec now;
 	int ret;
 
-	ret = no_such_file(o->path);
-	if (ret)
-		return ret;
 	ret = tarn_device_find(&d, o->path, &err);
+	if (ret == -ENOENT)
+		return no_such_file(o->path, &err);
 	if (ret) {
 		complain_err(&err, ret, NULL);
 		return ret;
