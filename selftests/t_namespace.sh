@@ -4,11 +4,13 @@
 # A raw namespace and one made with --map=dev are refused, and the kernel says which
 # command makes a good one; that one mounts. Destroys the namespace's data. Prints TAP.
 
+# shellcheck disable=SC2317 # checks are called by name
 # shellcheck source=selftests/lib.sh
 if [ -e /selftests/lib.sh ]; then . /selftests/lib.sh; else . "${0%/*}/lib.sh"; fi
 
 dev=/dev/pmem0
 m=$(mktemp -d)
+help='ndctl create-namespace -f -e NAMESPACE -m fsdax --map=mem'
 
 # said PATTERN: in the kernel log since the last mark
 mark() {
@@ -22,16 +24,21 @@ remake() {
 	ndctl create-namespace -f -e namespace0.0 "$@"
 }
 
-plan 10
+plan 15
 yes "the namespace made raw" remake -m raw
 mark
 no "mount of a raw namespace" mount -i -t tarnfs -o meta $dev "$m"
 yes "... says that it has no DAX" said 'no DAX'
+refuse "mkfs.tarnfs of it says so as well" 1 "no DAX.*$help" mkfs.tarnfs -f $dev
+refuse "mount.tarnfs too" 32 "no DAX.*$help" mount -t tarnfs $dev "$m"
 yes "... and the command that helps" said 'ndctl create-namespace -f -e NAMESPACE -m fsdax --map=mem'
 yes "the namespace made with --map=dev" remake -m fsdax --map=dev
 mark
 no "mount of it" mount -i -t tarnfs -o meta $dev "$m"
 yes "... says what is wrong" said 'made with --map=dev'
+refuse "mkfs.tarnfs of it says so as well" 1 "made with --map=dev.*$help" mkfs.tarnfs -f $dev
+refuse "mount.tarnfs too" 32 "made with --map=dev.*$help" mount -t tarnfs $dev "$m"
+refuse "status too" 1 "made with --map=dev.*$help" tarnfs status $dev
 yes "the namespace made with --map=mem" remake -m fsdax --map=mem
 yes "mount of it" mount -i -t tarnfs -o meta $dev "$m"
 yes "umount" umount -i "$m"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fake.c - libtarnfs as far as tarnfs cp, creat, mkdir and ln use it, over a
+ * fake.c - libtarnfs as far as tarnfs cp, creat, mkdir, ln and version use it, over a
  * plain directory: their own logic can then be tested on any machine, also
  * where a real kernel hardly ever goes. A directory has the inode number that
  * its file system gave it.
@@ -8,7 +8,8 @@
  * Environment: FAKE_ROOT the directory; FAKE_SPACE bytes in all (ENOSPC from
  * RESERVE past it); FAKE_RACE name: the first commit finds that this file was
  * just created by somebody else; FAKE_LOG records left in the log; FAKE_DURING
- * a shell command that runs once the first file's copy has begun.
+ * a shell command that runs once the first file's copy has begun;
+ * FAKE_INTERFACE the version of the interface that the module speaks.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "../../user/lib/tarn.h"
@@ -37,6 +39,23 @@ static uint64_t number(const char *name, uint64_t otherwise)
 	const char *v = getenv(name);
 
 	return v ? strtoull(v, NULL, 10) : otherwise;
+}
+
+/* Over libc's. */
+int ioctl(int fd, unsigned long request, ...)
+{
+	va_list ap;
+	void *arg;
+
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	if (getenv("FAKE_INTERFACE") && request == TARNFS_IOC_STATUS) {
+		((struct tarnfs_status *)arg)->version = (uint32_t)number("FAKE_INTERFACE", 0);
+		errno = EPROTONOSUPPORT;
+		return -1;
+	}
+	return (int)syscall(SYS_ioctl, fd, request, arg);
 }
 
 int tarn_fail(struct tarn_err *err, int code, const char *fmt, ...)

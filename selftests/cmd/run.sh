@@ -28,7 +28,7 @@ field() {
 	sed -n "s/^  $1  *//p"
 }
 
-plan 216
+plan 310
 
 # ---- help, versions, unknown options ----
 for c in mkfs.tarnfs mount.tarnfs umount.tarnfs tarnfs; do
@@ -56,9 +56,9 @@ for c in $(tarnfs --list-cmds); do
 	refuse "tarnfs help $c" 0 "^Usage: tarnfs $c" tarnfs help "$c"
 	refuse "tarnfs $c: an unknown option is exit 2" 2 "tarnfs $c --help" tarnfs "$c" --frob a b
 done
-same "the commands are those" "cp creat ln log logplay mkdir status version" \
+same "the commands are those" "cp creat flush ln log logplay map mkdir status verify version" \
 	"$(tarnfs --list-cmds | tr '\n' ' ' | sed 's/ $//')"
-for c in rm rmdir unlink mv chmod chown compact takeover host watch fsck attach detach map flush check verify; do
+for c in rm rmdir unlink mv chmod chown compact takeover host watch fsck attach detach check; do
 	refuse "tarnfs $c is not built, which is exit 1" 1 "tarnfs: $c is not built yet; ." tarnfs $c x
 done
 refuse "creat: a bad size" 2 "is not a size" tarnfs creat -s 12q x
@@ -68,6 +68,24 @@ refuse "creat: a bad mode" 2 "octal" tarnfs creat -m 888 x
 refuse "creat: paths and a list" 2 "not both" tarnfs creat --from - x
 refuse "creat: a list that is none" 2 "entry 2: not of the form" sh -c 'printf "1 - a\nx\n" | tarnfs creat --from -'
 refuse "creat: outside of any tarnfs" 1 "tarnfs" tarnfs creat "$work/x"
+refuse "creat: a seed that is none" 2 "--fill: '-1' is not a number" tarnfs creat --fill -1 x
+refuse "creat: a seed past 2^64" 2 "not a number" tarnfs creat --fill 18446744073709551616 x
+refuse "creat: --fill and --no-zero" 2 "not both" tarnfs creat --fill 1 --no-zero x
+refuse "map: no file" 2 "no file" tarnfs map
+refuse "flush: no file" 2 "no file" tarnfs flush
+refuse "verify: no file" 2 "no file" tarnfs verify --seed 1
+refuse "verify: no seed" 2 "--seed is needed" tarnfs verify x
+refuse "verify: no threads" 2 "1 to 256" tarnfs verify --seed 1 -j 0 x
+refuse "verify: too many threads" 2 "1 to 256" tarnfs verify --seed 1 -j 257 x
+refuse "log: a bad inode number" 2 "not an inode number" tarnfs log --ino 0 x
+refuse "map: a file that is on no tarnfs" 1 "run.sh: is not on a tarnfs" tarnfs map "$here/run.sh"
+refuse "flush: so too" 1 "run.sh: is not on a tarnfs" tarnfs flush "$here/run.sh"
+refuse "map: a directory" 1 "is a directory" tarnfs map /
+refuse "flush: a device is not opened" 1 "/dev/null: is not a regular file" tarnfs flush /dev/null
+mkfifo fifo
+refuse "map, flush, verify: a fifo is not waited for" 1 "fifo: is not a regular file" \
+	timeout 20 sh -c "tarnfs map fifo; tarnfs flush fifo; tarnfs verify --seed 1 fifo"
+refuse "flush: an error is one file's, the rest goes on" 1 "none2: No such file" tarnfs flush none1 none2
 refuse "cp: one name is too few" 2 "a source and a destination" tarnfs cp x
 refuse "ln: hard links are refused" 2 "use -s" tarnfs ln a b
 
@@ -108,6 +126,16 @@ refuse "mkfs refuses a tarnfs, naming it and the flag" 1 \
 	"tarnfs, uuid 12345678-9abc-def0-1234-56789abcdef0, label a label.*--force" mkfs.tarnfs i
 refuse "log: the header and the root" 0 "^[0-9]* c1 directory ino=1 parent=1 name=\"\"" tarnfs log i
 refuse "log: the end of the checkpoint" 0 "c2 checkpoint-end directories=1 files=0 symlinks=0" tarnfs log i
+refuse "log --ino" 0 "^[0-9]* c1 directory ino=1 " tarnfs log --ino 1 i
+same "... that inode alone" 2 "$(tarnfs log --ino 1 i | wc -l)"
+same "log --ino of another" 1 "$(tarnfs log --ino 2 i | wc -l)"
+same "log --name of no file" 1 "$(tarnfs log --name root i | wc -l)"
+refuse "log -f of an image: says what to do" 1 "not mounted here.*without -f" tarnfs log -f i
+refuse "status counts files of an image" 0 "^files *0" tarnfs status i
+refuse "... and says who is the master" 0 "^master *host page 0" tarnfs status i
+refuse "... and that bad ranges are not reported yet" 0 "^bad ranges *unknown: .*not built" tarnfs status i
+same "... free is all, in one hole" "$(tarnfs status i | sed -n 's/^data *//p') $(tarnfs status i | sed -n 's/^free *//p')" \
+	"$(tarnfs status i | sed -n 's/^free *//p') $(tarnfs status i | sed -n 's/^largest hole *//p')"
 refuse "status of an image" 0 "^uuid *12345678-9abc-def0-1234-56789abcdef0" tarnfs status i
 refuse "status counts free host pages" 0 "3 of 3 host pages are free\|2 of 3 host pages are free" tarnfs status i
 yes "mkfs --force makes a new one" mkfs.tarnfs --force -q i
@@ -159,14 +187,28 @@ for c in "tarnfs --help" "tarnfs log i" "tarnfs status i" "tarnfs version" "mkfs
 	refuse "$c to a full disk is exit 1" 1 "standard output" sh -c "$c >/dev/full"
 	refuse "$c to a closed descriptor is exit 1" 1 "standard output" sh -c "$c >&-"
 done
+for c in $(tarnfs --list-cmds); do
+	refuse "tarnfs $c --help to a full disk is exit 1" 1 "standard output" sh -c "tarnfs $c --help >/dev/full"
+	refuse "tarnfs $c --help to a closed descriptor is exit 1" 1 "standard output" sh -c "tarnfs $c --help >&-"
+done
+: >zero
+for c in "tarnfs verify --seed 1 zero" "tarnfs log --ino 1 i"; do
+	refuse "$c to a full disk is exit 1" 1 "standard output" sh -c "$c >/dev/full"
+	refuse "$c to a closed descriptor is exit 1" 1 "standard output" sh -c "$c >&-"
+done
+for c in mount.tarnfs umount.tarnfs; do
+	refuse "$c --help to a full disk is exit 2" 2 "standard output" sh -c "$c --help >/dev/full"
+	refuse "$c --help to a closed descriptor is exit 2" 2 "standard output" sh -c "$c --help >&-"
+done
 refuse "... and the image is whole" 0 "checkpoint-end" tarnfs log i
 
 # ---- cp, mkdir, ln, creat over a plain directory ----
 # fake.c stands in for libtarnfs: what cp itself decides, also when space, log or names run out
 cmd=$here/../../user/cmd
 yes "the commands build over the fake" "${CC:-gcc}" -g -O1 -no-pie -fsanitize=address,undefined \
-	-Wl,--unresolved-symbols=ignore-all -o "$work/fake" "$here/fake.c" \
-	"$cmd/tarnfs.c" "$cmd/cp.c" "$cmd/creat.c" "$cmd/mkdir.c" "$cmd/ln.c" "$cmd/common.c"
+	-pthread -Wl,--unresolved-symbols=ignore-all -o "$work/fake" "$here/fake.c" \
+	"$cmd/tarnfs.c" "$cmd/cp.c" "$cmd/creat.c" "$cmd/mkdir.c" "$cmd/ln.c" "$cmd/common.c" \
+	"$cmd/pattern.c" "$cmd/verify.c" "$cmd/extent.c" "$cmd/version.c"
 fake=$work/fake
 r=$work/root
 export FAKE_ROOT="$r"
@@ -258,5 +300,65 @@ refuse "make without headers names the package" 2 "install linux-headers-6.1.0-n
 refuse "make with a KDIR that is not there names it" 2 "^KDIR=$work/none: no kernel headers there" build modules KDIR="$work/none"
 same "make with a KVER that is none: one error" "Makefile: KVER=6.18: there are 6.1 and 6.12." \
 	"$(build modules KVER=6.18 2>&1 | sed 's/:[0-9]*: \*\*\*/:/; s/  Stop\.$//')"
+
+# ---- creat --fill and verify ----
+# the same bytes by another program: what commands.rst says, in another language
+cat >pattern.py <<'END'
+import sys
+M = (1 << 64) - 1
+def mix(x):
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9 & M
+    x = (x ^ x >> 27) * 0x94d049bb133111eb & M
+    return x ^ x >> 31
+seed, name, size = int(sys.argv[1]), sys.argv[2].encode(), int(sys.argv[3])
+key = mix(seed)
+for c in name:
+    key = (key ^ c) * 0x100000001b3 & M
+out = b"".join(mix(key + i * 0x9e3779b97f4a7c15 & M).to_bytes(8, "little") for i in range((size + 7) // 8))
+sys.stdout.buffer.write(out[:size])
+END
+mkdir "$r/p"
+yes "creat --fill" "$fake" creat --fill 42 -s 100003 "$r/p/one" "$r/p/two" "$r/p/three"
+same "... the bytes are those of commands.rst" "$(python3 pattern.py 42 one 100003 | sha256sum)" "$(sha256sum <"$r/p/one")"
+same "... of each name" "$(python3 pattern.py 42 three 100003 | sha256sum)" "$(sha256sum <"$r/p/three")"
+refuse "verify" 0 "^3 of 3 files are right, 300009 bytes" "$fake" verify --seed 42 "$r/p/one" "$r/p/two" "$r/p/three"
+yes "... with four threads" "$fake" verify --seed 42 -j 4 "$r/p/one" "$r/p/two" "$r/p/three"
+same "... -q prints nothing" "" "$("$fake" verify -q --seed 42 "$r/p/one" 2>&1)"
+refuse "another seed: the first byte" 1 "one: first wrong offset 0: 0x.., and the pattern has 0x" "$fake" verify --seed 41 "$r/p/one"
+cp "$r/p/two" "$r/p/other"
+refuse "another name" 1 "first wrong offset" "$fake" verify --seed 42 "$r/p/other"
+for size in 0 1 7 8 9 4095 1048576 1048577 8388608 16777217; do
+	yes "creat --fill of $size bytes" "$fake" creat --fill 18446744073709551615 -s $size "$r/p/s$size"
+done
+refuse "verify of them" 0 "^10 of 10 files are right, 27267098 bytes" "$fake" verify --seed 18446744073709551615 -j 3 "$r"/p/s*
+same "... at the end too" "$(python3 pattern.py 18446744073709551615 s16777217 16777217 | tail -c 100 | sha256sum)" \
+	"$(tail -c 100 "$r/p/s16777217" | sha256sum)"
+# a byte beyond the first 8 MiB, the last, and an earlier one: always the first is named
+for at in 16777216 12345678 8388608; do
+	printf '\0' | dd of="$r/p/s16777217" bs=1 seek=$at conv=notrunc 2>/dev/null
+	printf '\377' | dd of="$r/p/s16777217" bs=1 seek=$((at + 1)) conv=notrunc 2>/dev/null
+	truncate -s 16777217 "$r/p/s16777217"
+	for j in 1 4; do
+		refuse "verify -j $j: a wrong byte at $at" 1 "s16777217: first wrong offset \($at\|$((at + 1))\):" \
+			"$fake" verify --seed 18446744073709551615 -j $j "$r/p/s1048577" "$r/p/s16777217" "$r/p/s1"
+	done
+done
+refuse "... the others are right" 1 "^2 of 3 files are right" "$fake" verify --seed 18446744073709551615 -j 2 "$r/p/s1048577" "$r/p/s16777217" "$r/p/s1"
+refuse "verify of what is not there: the rest is checked" 1 "^1 of 2 files are right" "$fake" verify --seed 42 "$r/p/none" "$r/p/one"
+refuse "... and it is named" 1 "none: No such file" "$fake" verify --seed 42 "$r/p/none" "$r/p/one"
+mkdir hundreds
+i=0
+while [ $i -lt 300 ]; do
+	echo "9 - $r/hundreds/$i"
+	i=$((i + 1))
+done >list
+mkdir "$r/hundreds"
+yes "creat --fill of a list" "$fake" creat --fill 7 --from list
+yes "verify of 300 files with 16 descriptors" sh -c "ulimit -n 16; '$fake' verify --seed 7 -j 4 '$r'/hundreds/*"
+
+# ---- a module of another interface version ----
+refuse "version: a module of another version" 1 "module speaks interface 9 and these tools speak 1" \
+	env FAKE_INTERFACE=9 "$fake" version "$r"
+refuse "... and what to do" 1 "rmmod tarnfs and modprobe tarnfs" env FAKE_INTERFACE=9 "$fake" version "$r"
 
 finish

@@ -10,8 +10,39 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+/* Over libc's: a mount whose module speaks this version of the interface; 0 = no such mount. */
+static uint32_t other_version;
+
+int ioctl(int fd, unsigned long request, ...)
+{
+	va_list ap;
+	void *arg;
+
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	if (other_version && request == TARNFS_IOC_STATUS) {
+		((struct tarnfs_status *)arg)->version = other_version;
+		errno = EPROTONOSUPPORT;
+		return -1;
+	}
+	return (int)syscall(SYS_ioctl, fd, request, arg);
+}
+
+int fstatfs(int fd, struct statfs *fs)
+{
+	int ret = (int)syscall(SYS_fstatfs, fd, fs);
+
+	if (!ret && other_version)
+		fs->f_type = TARNFS_STATFS_MAGIC;
+	return ret;
+}
 
 static char image[] = "/tmp/tarn-image-XXXXXX";
 static int image_fd;
@@ -146,6 +177,33 @@ static void no_session(void **state)
 	tarn_session_close(&s);
 }
 
+/* A module of another interface version: both versions, and the commands that help. */
+static void another_interface(void **state)
+{
+	static const char *const says[] = {
+		"version 7,", "these tools version 1", "rmmod tarnfs", "modprobe tarnfs",
+		"tarnfs version",
+	};
+	struct tarn_session s;
+	struct tarn_err err;
+	int fd;
+
+	(void)state;
+	other_version = 7;
+	assert_int_equal(tarn_session_open(&s, "/tmp", 0, &err), -EPROTO);
+	for (size_t i = 0; i < sizeof(says) / sizeof(says[0]); i++)
+		if (!strstr(err.text, says[i]))
+			fail_msg("'%s' does not say '%s'", err.text, says[i]);
+	assert_int_equal(strncmp(err.text, "/tmp: ", 6), 0);
+	/* as mount.tarnfs asks: the descriptor stays the caller's */
+	fd = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(tarn_session_attach(&s, fd, &err), -EPROTO);
+	assert_non_null(strstr(err.text, "version 7,"));
+	assert_int_equal(close(fd), 0);
+	other_version = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -153,6 +211,7 @@ int main(void)
 		cmocka_unit_test(image_as_media),
 		cmocka_unit_test(no_module),
 		cmocka_unit_test(no_session),
+		cmocka_unit_test(another_interface),
 		cmocka_unit_test(empty_and_odd_images),
 	};
 

@@ -24,7 +24,7 @@ PROGRAMS = """
 dash bash mount umount findmnt losetup blkid setpriv unshare nsenter mountpoint flock fallocate
 ndctl daxctl
 cat cp dd df ln ls mkdir mkfifo mktemp mv rm rmdir sha256sum sort stat sync tail timeout touch
-truncate chmod chown chgrp realpath readlink seq od cksum env nice id expr find xargs
+truncate chmod chown chgrp realpath readlink seq od cksum env nice id expr find xargs filefrag
 """.split()
 
 MODULES = """

@@ -11,11 +11,14 @@
 /* Each gets its own name as argv[0] and returns an exit code. */
 int cmd_cp(int argc, char **argv);
 int cmd_creat(int argc, char **argv);
+int cmd_flush(int argc, char **argv);
 int cmd_ln(int argc, char **argv);
 int cmd_log(int argc, char **argv);
 int cmd_logplay(int argc, char **argv);
+int cmd_map(int argc, char **argv);
 int cmd_mkdir(int argc, char **argv);
 int cmd_status(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
 /*

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * creat.c - tarnfs creat: files of a given size, all in one commit. The bytes
- * are zero before any host can see a name, unless --no-zero was given.
+ * are zero, or the pattern of --fill, before any host can see a name, unless
+ * --no-zero was given.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -14,6 +15,9 @@
 #include <unistd.h>
 
 #include "commands.h"
+#include "pattern.h"
+
+#define FILL_BUFFER (1 << 20)
 
 struct wish {			/* one file as the command line or the list has it */
 	char *path;
@@ -24,7 +28,8 @@ struct wish {			/* one file as the command line or the list has it */
 struct options {
 	uint64_t size;
 	uint16_t mode;
-	bool mode_given, shared_write, no_zero, nul_separated;
+	bool mode_given, shared_write, no_zero, nul_separated, fill;
+	uint64_t seed;
 	const char *from;
 	struct wish *wishes;
 	size_t count, room;
@@ -41,6 +46,8 @@ static void usage(void)
 	       "      --shared-write  clients may write into it as well\n"
 	       "      --no-zero       leave what the memory holds: faster, and whoever may read\n"
 	       "                      the file sees old bytes until it is written\n"
+	       "      --fill SEED     bytes made from this number, the name and the offset, for\n"
+	       "                      'tarnfs verify --seed SEED' to check on any host\n"
 	       "      --from LIST     lines 'SIZE MODE PATH' from a file, or from stdin with -;\n"
 	       "                      MODE '-' is the default; the path is the rest of the line\n"
 	       "  -0, --null          entries of LIST end with a NUL instead of a newline\n"
@@ -129,12 +136,13 @@ static int read_list(struct options *o)
 /* -1 go on, else the exit code */
 static int parse(struct options *o, int argc, char **argv)
 {
-	enum { OPT_SHARED = 256, OPT_NO_ZERO, OPT_FROM };
+	enum { OPT_SHARED = 256, OPT_NO_ZERO, OPT_FILL, OPT_FROM };
 	static const struct option longs[] = {
 		{ "size", required_argument, NULL, 's' },
 		{ "mode", required_argument, NULL, 'm' },
 		{ "shared-write", no_argument, NULL, OPT_SHARED },
 		{ "no-zero", no_argument, NULL, OPT_NO_ZERO },
+		{ "fill", required_argument, NULL, OPT_FILL },
 		{ "from", required_argument, NULL, OPT_FROM },
 		{ "null", no_argument, NULL, '0' },
 		{ "help", no_argument, NULL, 'h' },
@@ -164,6 +172,13 @@ static int parse(struct options *o, int argc, char **argv)
 		case OPT_NO_ZERO:
 			o->no_zero = true;
 			break;
+		case OPT_FILL:
+			o->fill = true;
+			if (!parse_number(optarg, 0, UINT64_MAX, &o->seed))
+				break;
+			complain("--fill: '%s' is not a number from 0 to 2^64 - 1", shown(optarg));
+			complain_usage();
+			return EXIT_USAGE;
 		case OPT_FROM:
 			o->from = optarg;
 			break;
@@ -183,6 +198,11 @@ static int parse(struct options *o, int argc, char **argv)
 
 		umask(mask);
 		o->mode = (uint16_t)(0666 & ~mask);
+	}
+	if (o->fill && o->no_zero) {
+		complain("--fill or --no-zero, not both: --fill leaves no old byte");
+		complain_usage();
+		return EXIT_USAGE;
 	}
 	if (!o->from == (optind == argc) || (o->nul_separated && !o->from)) {
 		complain(!o->from && optind == argc ? "no path was given" :
@@ -232,7 +252,7 @@ static int fill_in(struct tarn_session *s, const struct options *o, struct tarn_
 		}
 		n->item.type = TARNFS_TYPE_FILE;
 		n->item.size = w->size;
-		n->item.flags = o->no_zero ? 0 : TARNFS_RESERVE_ZERO;
+		n->item.flags = o->no_zero || o->fill ? 0 : TARNFS_RESERVE_ZERO;
 		n->parent = place.parent;
 		n->name = place.name;
 		n->path = w->path;
@@ -245,6 +265,64 @@ static int fill_in(struct tarn_session *s, const struct options *o, struct tarn_
 		n->file_flags = o->shared_write ? TARNFS_FILE_SHARED_WRITE : 0;
 	}
 	free_place(&place);
+	return ret;
+}
+
+static int fill_failed(const char *path, const struct tarn_new *n, uint64_t off, const char *what,
+		       int code)
+{
+	complain("%s: %s at offset %llu (device offset 0x%llx): %s; nothing was created",
+		 shown(path), what, (unsigned long long)off,
+		 (unsigned long long)(n->item.off + off), strerror(code));
+	return -code;
+}
+
+/* The pattern of one file, into memory: it has no name yet. */
+static int fill_one(struct tarn_session *s, struct tarn_reservation *r, size_t i, const char *path,
+		    uint64_t seed, void *buf)
+{
+	const struct tarn_new *n = &r->news[i];
+	uint64_t key = pattern_key(seed, n->name), off = 0;
+	struct tarn_err err = { "" };
+	int ret = 0, fd = tarn_reserve_open_file(s, r, i, &err);
+
+	if (fd < 0) {
+		complain_err(&err, fd, shown(path));
+		return fd;
+	}
+	while (!ret && off < n->item.size) {
+		uint64_t left = n->item.size - off;
+		size_t want = left < FILL_BUFFER ? (size_t)left : FILL_BUFFER, at = 0;
+
+		pattern_fill(key, off, buf, want);
+		while (!ret && at < want) {
+			ssize_t done = pwrite(fd, (char *)buf + at, want - at, (off_t)(off + at));
+
+			if (done > 0)
+				at += (size_t)done;
+			else if (!done || errno != EINTR)
+				ret = fill_failed(path, n, off + at, "writing", done ? errno : EIO);
+		}
+		off += want;
+		tarn_stop_point("mid-copy");
+	}
+	if (!ret && fsync(fd))
+		ret = fill_failed(path, n, 0, "fsync", errno);
+	if (close(fd) && !ret)
+		ret = fill_failed(path, n, 0, "close", errno);
+	return ret;
+}
+
+static int fill_all(struct tarn_session *s, struct tarn_reservation *r, const struct options *o)
+{
+	void *buf = must_alloc(malloc(FILL_BUFFER));
+	size_t i;
+	int ret = 0;
+
+	for (i = 0; !ret && i < o->count; i++)
+		if (r->news[i].item.size)
+			ret = fill_one(s, r, i, o->wishes[i].path, o->seed, buf);
+	free(buf);
 	return ret;
 }
 
@@ -267,12 +345,19 @@ static int create(const struct options *o)
 	ret = tarn_log_room(&s, news, o->count, &err);
 	if (!ret)
 		ret = tarn_reserve_files(&s, &r, news, o->count, &err);
-	if (!ret)
-		ret = tarn_commit(&s, &r, &err);
-	if (ret)
+	if (ret) {
 		complain_err(&err, ret, NULL);
-	tarn_reservation_drop(&s, &r);
+		goto out;
+	}
+	if (o->fill)
+		ret = fill_all(&s, &r, o);
+	if (!ret) {
+		ret = tarn_commit(&s, &r, &err);
+		if (ret)
+			complain_err(&err, ret, NULL);
+	}
 out:
+	tarn_reservation_drop(&s, &r);
 	for (i = 0; i < o->count; i++)
 		free((char *)news[i].name);
 	free(news);

@@ -364,6 +364,7 @@ static void report(const struct tarn_super *sb, const struct tarn_device *d,
 	}
 }
 
+/* Of what is not there: a device is missing, an image may be about to be made. */
 static int no_such_file(const char *path)
 {
 	struct stat st;
@@ -390,10 +391,9 @@ static int make(const struct options *o)
 	struct timespec now;
 	int ret;
 
-	ret = no_such_file(o->path);
-	if (ret)
-		return ret;
 	ret = tarn_device_find(&d, o->path, &err);
+	if (ret == -ENOENT)
+		return no_such_file(o->path);
 	if (ret) {
 		complain_err(&err, ret, NULL);
 		return ret;

@@ -502,6 +502,8 @@ out_session:
 		*code = MOUNT_OK;
 	return ret;
 out_mount:
+	if (ret == -EPROTO)
+		*code = MOUNT_SYSTEM;
 	complain_err(&err, ret, shown(d->path));
 	close(dirfd);
 	close(mntfd);

@@ -31,6 +31,9 @@ int source_open(struct source *s, const char *path, struct tarn_err *err)
 	memset(s, 0, sizeof(*s));
 	if (stat(path, &st)) {
 		ret = errno;
+		/* a dax device without a node in /dev is there all the same, in a mode to be told */
+		if (ret == ENOENT && tarn_device_find(&s->device, path, err) != -ENOENT)
+			return -EOPNOTSUPP;
 		return tarn_fail(err, ret, "%s: %s", shown(path), strerror(ret));
 	}
 	if (S_ISDIR(st.st_mode))

@@ -63,11 +63,127 @@ static void print_kernel(const struct tarnfs_status *st)
 		line_size("limbo", st->limbo_bytes);
 }
 
-static int last_seq(void *arg, const struct tarn_rec *rec)
+struct extent {
+	uint64_t off, len;
+};
+
+/* What the log says, for media that no kernel here holds. */
+struct tally {
+	uint64_t seq;
+	bool mounted;		/* then only seq */
+	bool unknown;		/* a record that this version cannot add up */
+	uint64_t directories, files, symlinks;
+	struct extent *extents;
+	size_t count, room;
+};
+
+static void add_extent(struct tally *t, uint64_t off, uint64_t len)
 {
+	if (t->count == t->room) {
+		t->room = t->room ? 2 * t->room : 1024;
+		t->extents = must_alloc(realloc(t->extents, t->room * sizeof(*t->extents)));
+	}
+	t->extents[t->count].off = off;
+	t->extents[t->count++].len = len;
+}
+
+static int tally_record(void *arg, const struct tarn_rec *rec)
+{
+	struct tally *t = arg;
+
 	if (!(rec->flags & TARNFS_RECORD_CKPT))
-		*(uint64_t *)arg = rec->seq;
+		t->seq = rec->seq;
+	if (t->mounted)
+		return 0;
+	switch (rec->type) {
+	case TARNFS_REC_DIRECTORY:
+		t->directories++;
+		break;
+	case TARNFS_REC_FILE:
+		t->files++;
+		if (rec->extents)
+			add_extent(t, rec->ext_off, rec->ext_len);
+		break;
+	case TARNFS_REC_SYMLINK:
+		t->symlinks++;
+		break;
+	case TARNFS_REC_HOST:
+	case TARNFS_REC_CHECKPOINT_END:
+		break;
+	default:
+		t->unknown = true;
+		break;
+	}
 	return 0;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+	const struct extent *x = a, *y = b;
+
+	return x->off < y->off ? -1 : x->off > y->off;
+}
+
+/* Sizes of the largest hole, and of the largest counted from its first 2 MiB boundary. */
+static void largest_holes(const struct tally *t, uint64_t start, uint64_t end, uint64_t *any,
+			  uint64_t *huge)
+{
+	uint64_t at = start, aligned, to;
+	size_t i;
+
+	*any = *huge = 0;
+	for (i = 0; i <= t->count; i++) {
+		to = i < t->count ? t->extents[i].off : end;
+		aligned = (at + TARNFS_HUGE - 1) / TARNFS_HUGE * TARNFS_HUGE;
+		if (to > at && to - at > *any)
+			*any = to - at;
+		if (to > aligned && to - aligned > *huge)
+			*huge = to - aligned;
+		if (i < t->count && t->extents[i].off + t->extents[i].len > at)
+			at = t->extents[i].off + t->extents[i].len;
+	}
+}
+
+static void print_tally(struct tally *t, const struct tarn_super *sb)
+{
+	uint64_t used = 0, any, huge;
+	size_t i;
+
+	if (t->unknown) {
+		printf("%-20s%s\n", "files", "not counted: the log has records of a newer tarnfs");
+		return;
+	}
+	line_number("directories", t->directories);
+	line_number("files", t->files);
+	line_number("symlinks", t->symlinks);
+	for (i = 0; i < t->count; i++)
+		used += t->extents[i].len;
+	/* a damaged log may say anything */
+	line_size("free", used < sb->data_end - sb->data_start ?
+		  sb->data_end - sb->data_start - used : 0);
+	if (t->count)
+		qsort(t->extents, t->count, sizeof(*t->extents), by_offset);
+	largest_holes(t, sb->data_start, sb->data_end, &any, &huge);
+	line_size("largest hole", any);
+	line_size("largest 2 MiB hole", huge);
+}
+
+/* Whose host page holds the log. */
+static void print_master(const struct source *s, const struct tarn_current *cur)
+{
+	struct tarn_err err = { "" };
+	struct tarn_page p;
+	char node[49] = "";
+	bool away = false;
+
+	if (tarn_page_read(s->media, s->sb, cur->host, &p, &err) == 0) {
+		memcpy(node, p.info.node_name, 48);
+		away = !p.id.bad && p.id.state != TARNFS_PAGE_CLAIMED;
+	}
+	printf("%-20shost page %u%s%s%s%s%s\n", "master", cur->host, node[0] ? " (node " : "",
+	       node[0] ? shown(node) : "", node[0] ? ")" : "",
+	       s->mounted && s->session.claim.nonce && s->session.claim.page == cur->host ?
+	       ", this host" : "", away ? ", which has it not mounted" : "");
 }
 
 /* *committed: the last that is, 0 when it could not be read */
@@ -75,8 +191,8 @@ static int print_log_state(const struct source *s, struct tarn_current *cur, uin
 			   struct tarn_err *err)
 {
 	uint32_t pos = TARNFS_LOG_HEADER_UNITS;
+	struct tally t = { .mounted = s->mounted };
 	struct tarn_log log;
-	uint64_t seq;
 	int ret;
 
 	ret = tarn_scan(s->media, s->sb, cur, NULL, err);
@@ -84,21 +200,25 @@ static int print_log_state(const struct source *s, struct tarn_current *cur, uin
 		return ret;
 	if (!cur->generation)
 		return tarn_fail(err, EUCLEAN, "no host page names a log");
+	print_master(s, cur);
 	printf("%-20s%u\n", "log of host page", cur->host);
 	printf("%-20s%llu%s\n", "generation", (unsigned long long)cur->generation,
 	       cur->sealed ? ", sealed by a takeover" : "");
 	ret = tarn_log_open(&log, s->media, s->sb, cur, err);
 	if (ret)
 		return ret;
-	seq = log.base_seq;
-	ret = tarn_log_walk(&log, s->media, &pos, last_seq, &seq, err);
-	*committed = seq;
+	t.seq = log.base_seq;
+	ret = tarn_log_walk(&log, s->media, &pos, tally_record, &t, err);
+	*committed = t.seq;
 	if (s->mounted)
 		printf("%-20s%llu of generation %llu\n", "seq here",
 		       (unsigned long long)s->session.st.seq,
 		       (unsigned long long)s->session.st.generation);
-	printf("%-20s%llu%s\n", "seq committed", (unsigned long long)seq,
+	printf("%-20s%llu%s\n", "seq committed", (unsigned long long)t.seq,
 	       ret < 0 ? " and more that cannot be read" : "");
+	if (!s->mounted)
+		print_tally(&t, s->sb);
+	free(t.extents);
 	printf("%-20s%llu of %llu bytes\n", "log used", (unsigned long long)log.units * TARNFS_LINE,
 	       (unsigned long long)log.area_len);
 	return ret < 0 ? ret : 0;
@@ -191,6 +311,7 @@ static int print_status(const char *path)
 	}
 	printf("%-20s%s to write back, %s to invalidate\n", "cache instructions",
 	       ops->writeback_name, ops->invalidate_name);
+	printf("%-20s%s\n", "bad ranges", "unknown: reporting them is not built yet");
 	ret = print_log_state(&s, &cur, &committed, &err);
 	print_hosts(&s, &cur, committed);
 	if (ret)

@@ -21,11 +21,14 @@ static const struct {
 } commands[] = {
 	{ "cp", cmd_cp, "copy files and trees into a tarnfs" },
 	{ "creat", cmd_creat, "create files of a given size" },
+	{ "flush", cmd_flush, "write files back, and drop what is cached of them" },
 	{ "ln", cmd_ln, "create a symbolic link" },
 	{ "log", cmd_log, "print the log, record by record" },
 	{ "logplay", cmd_logplay, "apply what the master has committed since" },
+	{ "map", cmd_map, "print where files are on the device" },
 	{ "mkdir", cmd_mkdir, "create directories" },
 	{ "status", cmd_status, "print role, position, space and hosts" },
+	{ "verify", cmd_verify, "check files made by creat --fill" },
 	{ "version", cmd_version, "print versions of tools, module and media" },
 };
 
@@ -39,16 +42,13 @@ static const struct {
 	{ "chown", "files belong to root" },
 	{ "compact", "a full log needs a new mkfs.tarnfs" },
 	{ "detach", "a devdax cannot be mounted yet, a pmem namespace in fsdax mode can" },
-	{ "flush", "fsync(2), then posix_fadvise(2) with POSIX_FADV_DONTNEED, does it" },
 	{ "fsck", "'tarnfs log DEVICE' checks every record it reads" },
 	{ "host", "mount -o host=N binds a host to a page" },
-	{ "map", "filefrag -v shows where a file is" },
 	{ "mv", "names stay as they were created" },
 	{ "rm", "files stay until the next mkfs.tarnfs" },
 	{ "rmdir", "directories stay until the next mkfs.tarnfs" },
 	{ "takeover", "the master is the host whose page holds the log, after a reboot too" },
 	{ "unlink", "files stay until the next mkfs.tarnfs" },
-	{ "verify", "compare with sha256sum -c" },
 	{ "watch", "run 'tarnfs logplay DIR' when new files are expected" },
 };
 

@@ -66,7 +66,7 @@ static int refuse_dax_char(const char *path, struct tarn_err *err)
 		return tarn_fail(
 			err, ENODEV,
 			"%s is in system-ram mode, used as ordinary memory: "
-			"daxctl reconfigure-device --mode=devdax %s makes it a DAX device again",
+			"daxctl reconfigure-device --mode=devdax --force %s makes it a DAX device again",
 			path, name);
 	return tarn_fail(
 		err, EOPNOTSUPP,
@@ -245,8 +245,8 @@ int tarn_mount_new(const char *device, const char *const *options, int *mntfd, i
 		switch (errno) {
 		case ENODEV:
 			return tarn_fail(err, ENODEV,
-					 "the kernel has no tarnfs: modprobe tarnfs (dmesg says "
-					 "why, if that fails)");
+					 "%s: the kernel has no tarnfs: modprobe tarnfs (dmesg "
+					 "says why, if that fails)", device);
 		case EPERM:
 			return tarn_fail(err, EPERM, "%s: this needs root (CAP_SYS_ADMIN)", device);
 		default:
@@ -297,10 +297,7 @@ static int check_version(int dirfd, struct tarnfs_status *st, struct tarn_err *e
 	int ret = tarn_kernel_status(dirfd, st);
 
 	if (ret == -EPROTO)
-		return tarn_fail(err, EPROTO,
-				 "tarnfs.ko speaks interface version %u, these tools version %d: "
-				 "install both from one release",
-				 st->version, TARNFS_INTERFACE);
+		return tarn_kernel_mismatch(st, err);
 	return ret ? tarn_fail(err, -ret, "STATUS: %s", strerror(-ret)) : 0;
 }
 

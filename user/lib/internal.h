@@ -113,6 +113,8 @@ void tarn_kernel_ioctl_free(struct tarn_kernel *k);
 int tarn_kernel_open_meta(int dirfd, const struct tarn_media_range *writable, size_t count);
 /* STATUS; st->version is the module's also when -EPROTO (another version) is returned. */
 int tarn_kernel_status(int dirfd, struct tarnfs_status *st);
+/* The sentence for -EPROTO of the above, which it returns. */
+int tarn_kernel_mismatch(const struct tarnfs_status *st, struct tarn_err *err);
 
 /* ---- session.c ---- */
 /*

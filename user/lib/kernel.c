@@ -33,6 +33,15 @@ int tarn_kernel_status(int dirfd, struct tarnfs_status *st)
 	return errno == EPROTONOSUPPORT ? -EPROTO : -errno;
 }
 
+int tarn_kernel_mismatch(const struct tarnfs_status *st, struct tarn_err *err)
+{
+	return tarn_fail(err, EPROTO,
+			 "tarnfs.ko speaks interface version %u, these tools version %d: install both "
+			 "from one release, umount every tarnfs, then: rmmod tarnfs; modprobe tarnfs "
+			 "(tarnfs version prints all versions)",
+			 st->version, TARNFS_INTERFACE);
+}
+
 int tarn_kernel_open_meta(int dirfd, const struct tarn_media_range *writable, size_t count)
 {
 	struct tarnfs_open_meta args = { .version = TARNFS_INTERFACE, .count = (uint32_t)count };

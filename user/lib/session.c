@@ -101,10 +101,7 @@ static int status(struct tarn_session *s, struct tarn_err *err)
 	case 0:
 		return 0;
 	case -EPROTO:
-		return tarn_fail(err, EPROTO,
-				 "tarnfs.ko speaks interface version %u, these tools version %d: "
-				 "install both from one release",
-				 s->st.version, TARNFS_INTERFACE);
+		return tarn_kernel_mismatch(&s->st, err);
 	case -EPERM:
 		return tarn_fail(err, EPERM, "this needs root (CAP_SYS_ADMIN)");
 	case -ENOTTY:
