@@ -105,7 +105,7 @@ clean:
 
 help:
 	@echo "all              the tools and the module for the running kernel"
-	@echo "user             tarnfs, mkfs.tarnfs, mount.tarnfs, umount.tarnfs"
+	@echo "user             tarnfs, and mkfs, fsck, mount and umount of the type tarnfs"
 	@echo "modules          tarnfs.ko for KERNEL=RELEASE, KDIR=FOLDER, or KVER=6.1|6.12 (a guest's kernel)"
 	@echo "install          the tools (DESTDIR=, PREFIX=)"
 	@echo "modules_install  tarnfs.ko into the kernel's module tree"

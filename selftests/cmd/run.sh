@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# The command lines of mkfs.tarnfs, mount.tarnfs, umount.tarnfs and tarnfs as far as no
+# The command lines of mkfs.tarnfs, fsck.tarnfs, mount.tarnfs, umount.tarnfs and tarnfs as far as no
 # kernel module is needed: options, exit codes, images, refusals, output that cannot be
 # written. Prints TAP. O=FOLDER is where the tools were built.
 
@@ -28,10 +28,10 @@ field() {
 	sed -n "s/^  $1  *//p"
 }
 
-plan 310
+plan 318
 
 # ---- help, versions, unknown options ----
-for c in mkfs.tarnfs mount.tarnfs umount.tarnfs tarnfs; do
+for c in mkfs.tarnfs fsck.tarnfs mount.tarnfs umount.tarnfs tarnfs; do
 	refuse "$c --help prints usage and exits 0" 0 '^Usage: ' $c --help
 	yes "$c --help prints nothing on stderr" sh -c "[ -z \"\$($c --help 2>&1 >/dev/null)\" ]"
 	refuse "$c -h too" 0 '^Usage: ' $c -h
@@ -56,11 +56,12 @@ for c in $(tarnfs --list-cmds); do
 	refuse "tarnfs help $c" 0 "^Usage: tarnfs $c" tarnfs help "$c"
 	refuse "tarnfs $c: an unknown option is exit 2" 2 "tarnfs $c --help" tarnfs "$c" --frob a b
 done
-same "the commands are those" "cp creat flush ln log logplay map mkdir status verify version" \
+same "the commands are those" "check cp creat flush ln log logplay map mkdir status verify version" \
 	"$(tarnfs --list-cmds | tr '\n' ' ' | sed 's/ $//')"
-for c in rm rmdir unlink mv chmod chown compact takeover host watch fsck attach detach check; do
+for c in rm rmdir unlink mv chmod chown compact takeover host watch attach detach; do
 	refuse "tarnfs $c is not built, which is exit 1" 1 "tarnfs: $c is not built yet; ." tarnfs $c x
 done
+refuse "tarnfs fsck names the program" 2 "fsck.tarnfs" tarnfs fsck x
 refuse "creat: a bad size" 2 "is not a size" tarnfs creat -s 12q x
 refuse "creat: a size past 2^63" 2 "is not a size" tarnfs creat -s 9999999T x
 refuse "creat: a negative size" 2 "is not a size" tarnfs creat -s -1 x

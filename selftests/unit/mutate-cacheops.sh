@@ -22,7 +22,7 @@ while getopts j:l opt; do
 done
 
 # those that notice most come first
-tests="test_super test_hostpage test_append test_replay test_media_map test_log test_cacheops"
+tests="test_super test_hostpage test_fsck test_append test_replay test_media_map test_log test_cacheops"
 
 # FILE [N]: without N how many operations the file has; with N the file without the N-th, and where
 # it was on stderr

@@ -9,6 +9,7 @@
 #include "common.h"
 
 /* Each gets its own name as argv[0] and returns an exit code. */
+int cmd_check(int argc, char **argv);
 int cmd_cp(int argc, char **argv);
 int cmd_creat(int argc, char **argv);
 int cmd_flush(int argc, char **argv);

@@ -31,11 +31,7 @@ static void line_seal(void *line, const uint8_t fs_uuid[16])
 	memcpy((uint8_t *)line + TARNFS_LINE - sizeof(crc), &crc, sizeof(crc));
 }
 
-/*
- * A checked line as it stands in memory. -EIO or -EUCLEAN: bad; -ENODATA: all zero, never
- * written.
- */
-static int line_read(struct tarn_media *m, const struct tarn_super *sb, uint64_t off, void *line)
+int tarn_line_read(struct tarn_media *m, const struct tarn_super *sb, uint64_t off, void *line)
 {
 	for (int i = 0; i < LINE_TRIES; i++) {
 		uint32_t crc;
@@ -72,11 +68,11 @@ void tarn_identity_encode(struct tarnfs_identity *raw, const struct tarn_identit
 	line_seal(raw, fs_uuid);
 }
 
-static int identity_copy(struct tarn_media *m, const struct tarn_super *sb, uint64_t off,
+int tarn_identity_copy(struct tarn_media *m, const struct tarn_super *sb, uint64_t off,
 			 uint16_t page, struct tarn_identity *id)
 {
 	struct tarnfs_identity raw;
-	int ret = line_read(m, sb, off, &raw);
+	int ret = tarn_line_read(m, sb, off, &raw);
 
 	memset(id, 0, sizeof(*id));
 	if (ret)
@@ -97,11 +93,11 @@ static int identity_copy(struct tarn_media *m, const struct tarn_super *sb, uint
 int tarn_identity_read(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
 		       struct tarn_identity *id)
 {
-	int ret = identity_copy(m, sb, tarn_line_off(sb, page, TARNFS_LINE_IDENTITY), page, id);
+	int ret = tarn_identity_copy(m, sb, tarn_line_off(sb, page, TARNFS_LINE_IDENTITY), page, id);
 
 	if (!is_bad(ret))
 		return ret;
-	ret = identity_copy(m, sb, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY), page, id);
+	ret = tarn_identity_copy(m, sb, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY), page, id);
 	if (ret && !is_bad(ret))
 		return ret;
 	/* whoever it belongs to may be alive */
@@ -151,11 +147,11 @@ static bool is_area(const struct tarn_super *sb, uint64_t off, uint64_t len)
 	return false;
 }
 
-static int control_copy(struct tarn_media *m, const struct tarn_super *sb, uint64_t off,
+int tarn_control_copy(struct tarn_media *m, const struct tarn_super *sb, uint64_t off,
 			uint16_t page, struct tarn_control *control)
 {
 	struct tarnfs_control raw;
-	int ret = line_read(m, sb, off, &raw);
+	int ret = tarn_line_read(m, sb, off, &raw);
 
 	memset(control, 0, sizeof(*control));
 	if (ret)
@@ -183,11 +179,11 @@ static int control_copy(struct tarn_media *m, const struct tarn_super *sb, uint6
 static int control_read(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
 			struct tarn_control *control)
 {
-	int ret = control_copy(m, sb, tarn_line_off(sb, page, TARNFS_LINE_CONTROL), page, control);
+	int ret = tarn_control_copy(m, sb, tarn_line_off(sb, page, TARNFS_LINE_CONTROL), page, control);
 
 	if (!is_bad(ret))
 		return ret;
-	ret = control_copy(m, sb, tarn_mirror_line_off(sb, page, TARNFS_LINE_CONTROL), page,
+	ret = tarn_control_copy(m, sb, tarn_mirror_line_off(sb, page, TARNFS_LINE_CONTROL), page,
 			   control);
 	if (ret && !is_bad(ret))
 		return ret;
@@ -248,7 +244,7 @@ static void status_read(struct tarn_media *m, const struct tarn_super *sb, uint1
 
 	/* bad, or of an older incarnation: nothing is known to be released */
 	memset(status, 0, sizeof(*status));
-	if (line_read(m, sb, tarn_line_off(sb, page, TARNFS_LINE_STATUS), &raw))
+	if (tarn_line_read(m, sb, tarn_line_off(sb, page, TARNFS_LINE_STATUS), &raw))
 		return;
 	status->nonce = le64toh(raw.nonce);
 	status->released = le64toh(raw.released);
@@ -267,7 +263,7 @@ static void quiesce_read(struct tarn_media *m, const struct tarn_super *sb, uint
 
 	/* bad, or of an older incarnation: not quiesced */
 	memset(quiesce, 0, sizeof(*quiesce));
-	if (line_read(m, sb, tarn_line_off(sb, page, TARNFS_LINE_QUIESCE), &raw))
+	if (tarn_line_read(m, sb, tarn_line_off(sb, page, TARNFS_LINE_QUIESCE), &raw))
 		return;
 	quiesce->nonce = le64toh(raw.nonce);
 	quiesce->generation = le64toh(raw.generation);
@@ -418,8 +414,8 @@ static int control_settle(struct tarn_media *m, const struct tarn_super *sb, uin
 	uint64_t mirror_off = tarn_mirror_line_off(sb, page, TARNFS_LINE_CONTROL);
 	struct tarn_control in_page, in_mirror;
 	struct tarnfs_control raw, raw_mirror;
-	int page_ret = control_copy(m, sb, page_off, page, &in_page);
-	int mirror_ret = control_copy(m, sb, mirror_off, page, &in_mirror);
+	int page_ret = tarn_control_copy(m, sb, page_off, page, &in_page);
+	int mirror_ret = tarn_control_copy(m, sb, mirror_off, page, &in_mirror);
 
 	if (page_ret && mirror_ret)
 		return is_bad(page_ret) && is_bad(mirror_ret) ? -EUCLEAN : page_ret;
@@ -486,7 +482,7 @@ int tarn_claim_write(struct tarn_media *m, const struct tarn_super *sb,
 	memcpy(now.host_uuid, id->uuid, sizeof(now.host_uuid));
 	memcpy(now.boot_id, id->boot_id, sizeof(now.boot_id));
 	now.claims = was.claims + 1;
-	if (!identity_copy(m, sb, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY), page,
+	if (!tarn_identity_copy(m, sb, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY), page,
 			   &mirror) &&
 	    mirror.claims > was.claims)
 		now.claims = mirror.claims + 1;
@@ -540,11 +536,11 @@ int tarn_claim_check(struct tarn_media *m, const struct tarn_super *sb,
 	if (ret)
 		return ret;
 	/* Two hosts that raced for the page may have left the loser's mirror. */
-	ret = identity_copy(m, sb, tarn_line_off(sb, claim->page, TARNFS_LINE_IDENTITY),
+	ret = tarn_identity_copy(m, sb, tarn_line_off(sb, claim->page, TARNFS_LINE_IDENTITY),
 			    claim->page, &in_page);
 	if (ret)
 		return 0;	/* the mirror alone is readable, and ours */
-	ret = identity_copy(m, sb, mirror_off, claim->page, &in_mirror);
+	ret = tarn_identity_copy(m, sb, mirror_off, claim->page, &in_mirror);
 	tarn_identity_encode(&raw, &in_page, claim->page, sb->uuid);
 	tarn_identity_encode(&raw_mirror, &in_mirror, claim->page, sb->uuid);
 	if (!ret && !memcmp(&raw, &raw_mirror, sizeof(raw)))

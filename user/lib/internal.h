@@ -30,10 +30,8 @@ static inline bool tarn_all_zero(const void *buf, size_t len)
 {
 	const uint8_t *p = buf;
 
-	while (len--)
-		if (*p++)
-			return false;
-	return true;
+	/* each byte is the one before it, and the first is zero */
+	return !len || (!*p && !memcmp(p, p + 1, len - 1));
 }
 
 /* ---- media.c ---- */
@@ -69,6 +67,16 @@ void tarn_identity_encode(struct tarnfs_identity *raw, const struct tarn_identit
 			  uint16_t page, const uint8_t fs_uuid[16]);
 void tarn_control_encode(struct tarnfs_control *raw, const struct tarn_control *control,
 			 uint16_t page, const uint8_t fs_uuid[16]);
+/*
+ * A checked line as it stands in memory. -EIO or -EUCLEAN: bad; -ENODATA: all zero, never
+ * written.
+ */
+int tarn_line_read(struct tarn_media *m, const struct tarn_super *sb, uint64_t off, void *line);
+/* One copy, of page or mirror: as tarn_line_read, and -EUCLEAN for a bad field. */
+int tarn_identity_copy(struct tarn_media *m, const struct tarn_super *sb, uint64_t off,
+		       uint16_t page, struct tarn_identity *id);
+int tarn_control_copy(struct tarn_media *m, const struct tarn_super *sb, uint64_t off,
+		      uint16_t page, struct tarn_control *control);
 /*
  * The identity of a page, from its mirror if need be (then it counts as
  * claimed), `bad` when from neither. Fails on nothing but misuse.
