@@ -28,7 +28,7 @@ field() {
 	sed -n "s/^  $1  *//p"
 }
 
-plan 318
+plan 319
 
 # ---- help, versions, unknown options ----
 for c in mkfs.tarnfs fsck.tarnfs mount.tarnfs umount.tarnfs tarnfs; do
@@ -344,6 +344,13 @@ for at in 16777216 12345678 8388608; do
 			"$fake" verify --seed 18446744073709551615 -j $j "$r/p/s1048577" "$r/p/s16777217" "$r/p/s1"
 	done
 done
+# found last in time, behind another in place: each piece is read to its own first wrong byte
+printf '\377\0\377\0\377\0\377\0' >eight
+"$fake" creat --fill 3 -s 16777216 "$r/p/twice"
+dd if=eight of="$r/p/twice" bs=1 conv=notrunc 2>/dev/null
+dd if=eight of="$r/p/twice" bs=1 seek=16777208 conv=notrunc 2>/dev/null
+refuse "verify -j 4: of two wrong places the first, whichever thread was last" 1 "twice: first wrong offset [0-7]:" \
+	"$fake" verify --seed 3 -j 4 "$r/p/twice"
 refuse "... the others are right" 1 "^2 of 3 files are right" "$fake" verify --seed 18446744073709551615 -j 2 "$r/p/s1048577" "$r/p/s16777217" "$r/p/s1"
 refuse "verify of what is not there: the rest is checked" 1 "^1 of 2 files are right" "$fake" verify --seed 42 "$r/p/none" "$r/p/one"
 refuse "... and it is named" 1 "none: No such file" "$fake" verify --seed 42 "$r/p/none" "$r/p/one"
