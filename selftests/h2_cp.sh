@@ -5,7 +5,7 @@
 # master, has on the client the contents, modes, mtimes, sizes and targets of the source,
 # beyond the first 128 MiB as well. Prints TAP.
 
-# shellcheck disable=SC2317 # checks are called by name
+# shellcheck disable=SC2094,SC2317 # checks are called by name
 # shellcheck source=selftests/lib.sh
 if [ -e /selftests/lib.sh ]; then . /selftests/lib.sh; else . "${0%/*}/lib.sh"; fi
 

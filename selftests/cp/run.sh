@@ -179,7 +179,7 @@ fresh
 refuse "SIGINT in the second batch: exit 130" 130 "ended by SIGINT" \
 	env FAKE_DURING='kill -INT $PPID' FAKE_DURING_AT=1500 "$fake" cp -r -j 4 many "$d"
 n=$(find "$d/many" -type f | wc -l)
-yes "... what was complete is there ($n)" [ "$n" -ge 1490 -a "$n" -le 1510 ]
+yes "... what was complete is there ($n)" sh -c "[ $n -ge 1490 ] && [ $n -le 1510 ]"
 yes "... whole" whole many "$d/many"
 refuse "... and again goes on" 0 "^$((2500 - n)) files, 0 directories, .*, $n skipped$" "$fake" cp -r -j 4 many "$d"
 alike "after SIGINT" many "$d/many"
