@@ -5,22 +5,28 @@
  * where a real kernel hardly ever goes. A directory has the inode number that
  * its file system gave it.
  *
- * Environment: FAKE_ROOT the directory; FAKE_SPACE bytes in all (ENOSPC from
- * RESERVE past it); FAKE_RACE name: the first commit finds that this file was
- * just created by somebody else; FAKE_LOG records left in the log; FAKE_DURING
- * a shell command that runs once the first file's copy has begun;
- * FAKE_INTERFACE the version of the interface that the module speaks.
+ * Environment: FAKE_ROOT the directory (nameless files are in FAKE_ROOT.store);
+ * FAKE_SPACE bytes in all (ENOSPC from RESERVE past it); FAKE_RACE name: the
+ * first commit finds that this file was just created by somebody else; FAKE_LOG
+ * records left in the log; FAKE_LOG_LATER the same, but found only by a batch;
+ * FAKE_DURING a shell command that runs once the first file's copy has begun, or
+ * the FAKE_DURING_AT-th; FAKE_EIO name:N: reading that source fails from byte N on;
+ * FAKE_NO_SENDFILE, FAKE_NO_FSYNC: these fail; FAKE_INTERFACE the version of
+ * the interface that the module speaks.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../../user/lib/tarn.h"
@@ -78,10 +84,62 @@ int tarn_fail_prefix(struct tarn_err *err, int ret, const char *fmt, ...)
 void tarn_stop_point(const char *name)
 {
 	const char *at = getenv("TARNFS_STOP_AT");
+	static _Atomic long reached;
+	size_t len = strlen(name);
 
-	if (at && strcmp(at, name) == 0)
+	if (!at || strncmp(at, name, len) || (at[len] && at[len] != ':'))
+		return;
+	if (++reached == (at[len] ? atol(at + len + 1) : 1))
 		kill(getpid(), SIGKILL);
 }
+
+/* ---- reads of the source that fail ---- */
+
+static bool fails(int fd, off_t off)
+{
+	const char *eio = getenv("FAKE_EIO");
+	char link[64], path[4096];
+	ssize_t n;
+	size_t len;
+
+	if (!eio)
+		return false;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path));
+	len = strcspn(eio, ":");
+	return n > (ssize_t)len && path[n - (ssize_t)len - 1] == '/' &&
+	       memcmp(path + n - len, eio, len) == 0 && off >= atol(eio + len + 1);
+}
+
+ssize_t __real_pread(int fd, void *buffer, size_t len, off_t off);
+ssize_t __real_sendfile(int out, int in, off_t *off, size_t len);
+int __real_fsync(int fd);
+
+ssize_t __wrap_pread(int fd, void *buffer, size_t len, off_t off)
+{
+	if (!fails(fd, off))
+		return __real_pread(fd, buffer, len, off);
+	errno = EIO;
+	return -1;
+}
+
+ssize_t __wrap_sendfile(int out, int in, off_t *off, size_t len)
+{
+	if (!getenv("FAKE_NO_SENDFILE") && !fails(in, *off))
+		return __real_sendfile(out, in, off, len);
+	errno = EIO;
+	return -1;
+}
+
+int __wrap_fsync(int fd)
+{
+	if (!getenv("FAKE_NO_FSYNC"))
+		return __real_fsync(fd);
+	errno = EIO;
+	return -1;
+}
+
+/* ---- the library ---- */
 
 static int nothing(struct tarn_kernel *k)
 {
@@ -94,11 +152,26 @@ static void nothing_at_all(struct tarn_kernel *k)
 	(void)k;
 }
 
-static const struct tarn_kernel_ops ops = { .lock = nothing, .unlock = nothing_at_all };
+static uint64_t used;
+static uint64_t log_used;
+
+static int status(struct tarn_kernel *k, struct tarnfs_status *st)
+{
+	(void)k;
+	memset(st, 0, sizeof(*st));
+	st->free_bytes = number("FAKE_SPACE", UINT64_MAX) - used;
+	st->largest_free = st->free_bytes;
+	return 0;
+}
+
+static const struct tarn_kernel_ops ops = {
+	.status = status, .lock = nothing, .unlock = nothing_at_all,
+};
 static struct tarn_kernel kernel = { .ops = &ops };
 
 int tarn_session_open(struct tarn_session *s, const char *path, unsigned int flags, struct tarn_err *err)
 {
+	char store[4096];
 	struct stat a, b;
 
 	(void)flags;
@@ -106,6 +179,8 @@ int tarn_session_open(struct tarn_session *s, const char *path, unsigned int fla
 	s->kernel = &kernel;
 	if (stat(path, &a) || stat(root(), &b) || a.st_dev != b.st_dev)
 		return tarn_fail(err, EMEDIUMTYPE, "%s: not on a tarnfs", path);
+	snprintf(store, sizeof(store), "%s.store", root());
+	mkdir(store, 0700);
 	s->dirfd = open(root(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return s->dirfd < 0 ? tarn_fail(err, errno, "%s", strerror(errno)) : 0;
 }
@@ -144,32 +219,59 @@ static char *directory_of(uint64_t ino, const char *at)
 	return line[0] ? strdup(line) : NULL;
 }
 
-static uint64_t used;
-static uint64_t log_used;
+static int log_room(uint64_t count, const char *name, struct tarn_err *err)
+{
+	if (log_used + count > number(name, UINT64_MAX))
+		return tarn_fail(err, ENOSPC, "the log is full");
+	return 0;
+}
 
 int tarn_log_room(struct tarn_session *s, const struct tarn_new *news, size_t count, struct tarn_err *err)
 {
 	(void)s;
 	(void)news;
-	if (log_used + count > number("FAKE_LOG", UINT64_MAX))
-		return tarn_fail(err, ENOSPC, "the log is full");
-	return 0;
+	return log_room(count, "FAKE_LOG_LATER", err);
 }
 
-struct set {
-	int files[TARNFS_BATCH_MAX];
-} set;
+uint64_t tarn_log_bytes(const struct tarn_new *news, size_t count)
+{
+	(void)news;
+	return 64 * count;
+}
+
+int tarn_log_left(struct tarn_session *s, uint64_t bytes, uint64_t *left, struct tarn_err *err)
+{
+	(void)s;
+	*left = 64 * (number("FAKE_LOG", 1000000) - log_used);
+	return log_room(bytes / 64, "FAKE_LOG", err);
+}
+
+/* The nameless file of an inode number: malloc()ed. */
+static char *nameless(uint64_t ino)
+{
+	char *path;
+
+	if (asprintf(&path, "%s.store/%llu", root(), (unsigned long long)ino) < 0)
+		abort();
+	return path;
+}
+
+/* numbers of the reservation, to clean up */
+static uint64_t *all;
+static size_t all_count;
 
 int tarn_reserve_files(struct tarn_session *s, struct tarn_reservation *r, struct tarn_new *news, size_t count,
 		       struct tarn_err *err)
 {
 	uint64_t space = number("FAKE_SPACE", UINT64_MAX), sum = 0;
-	static uint64_t next = 1000;
+	static uint64_t next;
 	size_t i;
 
 	(void)s;
 	if (r->set >= 0)
 		abort();
+	if (!next)
+		next = (uint64_t)getpid() * 1000000;
 	for (i = 0; i < count; i++) {
 		sum += news[i].item.size;
 		if (!news[i].parent && news[i].parent_index >= i)
@@ -180,36 +282,67 @@ int tarn_reserve_files(struct tarn_session *s, struct tarn_reservation *r, struc
 	used += sum;
 	for (i = 0; i < count; i++) {
 		news[i].item.ino = next++;
-		set.files[news[i].item.ino % TARNFS_BATCH_MAX] = -1;
+		if (news[i].item.type == TARNFS_TYPE_FILE && news[i].item.size) {
+			char *path = nameless(news[i].item.ino);
+			int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+
+			if (fd < 0)
+				abort();
+			close(fd);
+			free(path);
+		}
 	}
+	all = realloc(all, count * sizeof(*all));
+	for (i = 0; i < count; i++)
+		all[i] = news[i].item.ino;
+	all_count = count;
 	r->set = 1;
 	r->news = news;
 	r->count = count;
+	tarn_stop_point("after-reserve");
 	return 0;
+}
+
+/* A child of ours, since system() would have us ignore signals meanwhile. */
+static void run_command(const char *command)
+{
+	pid_t child = fork();
+
+	if (!child) {
+		execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+		_exit(127);
+	}
+	while (waitpid(child, NULL, 0) < 0)
+		if (errno != EINTR)
+			abort();
 }
 
 int tarn_reserve_open_file(struct tarn_session *s, struct tarn_reservation *r, size_t i, struct tarn_err *err)
 {
-	int fd = open(root(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
-	const char *during = getenv("FAKE_DURING");
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static uint64_t opened;
+	char *path = nameless(r->news[i].item.ino);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
 
 	(void)s;
-	(void)err;
-	if (during && system(during))
-		abort();
-	unsetenv("FAKE_DURING");
+	if (fd < 0)
+		tarn_fail(err, errno, "opening it before its commit: %s", strerror(errno));
+	free(path);
 	if (!r->news[i].item.size)
 		abort();
-	set.files[r->news[i].item.ino % TARNFS_BATCH_MAX] = dup(fd);
+	pthread_mutex_lock(&lock);
+	if (++opened == number("FAKE_DURING_AT", 1) && getenv("FAKE_DURING"))
+		run_command(getenv("FAKE_DURING"));
+	pthread_mutex_unlock(&lock);
 	return fd;
 }
 
 static int create(const struct tarn_new *n, const char *dir)
 {
 	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { n->mtime_sec, n->mtime_nsec } };
-	char path[8192], proc[64];
+	char path[8192], *file;
 	struct stat st;
-	int fd;
+	int fd, ret;
 
 	snprintf(path, sizeof(path), "%s/%s", dir, n->name);
 	if (n->item.type == TARNFS_TYPE_DIRECTORY) {
@@ -224,19 +357,20 @@ static int create(const struct tarn_new *n, const char *dir)
 			return -errno;
 		close(fd);
 	} else {
-		fd = set.files[n->item.ino % TARNFS_BATCH_MAX];
-		if (fd < 0) {
-			fd = open(root(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
-			if (ftruncate(fd, (off_t)n->item.size))
-				return -errno;
-		}
-		/* data before name, and all of it */
-		if (fstat(fd, &st) || (uint64_t)st.st_size != n->item.size)
+		file = nameless(n->item.ino);
+		/* creat writes nothing: its files are zero */
+		if (stat(file, &st) || (!st.st_size && truncate(file, (off_t)n->item.size)))
 			abort();
-		snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
-		if (linkat(AT_FDCWD, proc, AT_FDCWD, path, AT_SYMLINK_FOLLOW))
-			return -errno;
+		/* data before name, and all of it */
+		if (st.st_size && (uint64_t)st.st_size != n->item.size)
+			abort();
+		ret = rename(file, path) ? -errno : 0;
+		free(file);
+		if (ret)
+			return ret;
 	}
+	if ((n->uid != geteuid() || n->gid != getegid()) && lchown(path, n->uid, n->gid))
+		return -errno;
 	if (n->item.type != TARNFS_TYPE_SYMLINK && chmod(path, n->mode))
 		return -errno;
 	return utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
@@ -299,10 +433,12 @@ void tarn_reservation_drop(struct tarn_session *s, struct tarn_reservation *r)
 	size_t i;
 
 	(void)s;
-	for (i = 0; r->set >= 0 && i < TARNFS_BATCH_MAX; i++)
-		if (set.files[i] > 0) {
-			close(set.files[i]);
-			set.files[i] = -1;
-		}
+	/* also of those that were taken out of the reservation meanwhile */
+	for (i = 0; r->set >= 0 && i < all_count; i++) {
+		char *path = nameless(all[i]);
+
+		unlink(path);
+		free(path);
+	}
 	r->set = -1;
 }

@@ -343,10 +343,16 @@ static void log_exactly_full(void **state)
 	const size_t fits = (USABLE - FIRST_UNITS) / 2;
 	struct tarn_new *news = many(fits + 1, "f");
 	const uint8_t *reserve;
+	uint64_t left;
 
 	(void)state;
 	assert_int_equal(tarn_log_room(&h[0].s, news, fits, &err), 0);
 	assert_int_equal(tarn_log_room(&h[0].s, news, fits + 1, &err), -ENOSPC);
+	assert_int_equal(tarn_log_bytes(news, fits), 982656);
+	assert_int_equal(tarn_log_left(&h[0].s, 982656, &left, &err), 0);
+	assert_int_equal(left, 982656);
+	assert_int_equal(tarn_log_left(&h[0].s, 982657, &left, &err), -ENOSPC);
+	assert_int_equal(left, 982656);
 	assert_int_equal(create(&h[0], news, fits + 1), -ENOSPC);
 	assert_non_null(strstr(err.text, "compaction is not built yet"));
 	assert_non_null(strstr(err.text, "982784 bytes of it needed, 982656 left of 983040"));

@@ -209,9 +209,16 @@ static uint32_t usable_units(const struct tarn_log *log)
 	return (uint32_t)((log->area_len - reserve) / TARNFS_LINE);
 }
 
+static uint64_t units_left(const struct tarn_log *log)
+{
+	uint32_t usable = usable_units(log);
+
+	return usable > log->units ? usable - log->units : 0;
+}
+
 static int check_room(const struct tarn_log *log, uint64_t units, struct tarn_err *err)
 {
-	uint32_t usable = usable_units(log), left = usable > log->units ? usable - log->units : 0;
+	uint64_t usable = usable_units(log), left = units_left(log);
 
 	if (units <= left)
 		return 0;
@@ -220,7 +227,7 @@ static int check_room(const struct tarn_log *log, uint64_t units, struct tarn_er
 		"the log is full: %" PRIu64 " bytes of it needed, %" PRIu64 " left of %" PRIu64
 		" for new files; compaction is not built yet: make the file system with a larger "
 		"log (mkfs.tarnfs --log-size)",
-		units * TARNFS_LINE, (uint64_t)left * TARNFS_LINE, (uint64_t)usable * TARNFS_LINE);
+		units * TARNFS_LINE, left * TARNFS_LINE, usable * TARNFS_LINE);
 }
 
 static uint64_t units_of(const struct tarn_new *news, size_t count)
@@ -235,18 +242,32 @@ static uint64_t units_of(const struct tarn_new *news, size_t count)
 	return units;
 }
 
-int tarn_log_room(struct tarn_session *s, const struct tarn_new *news, size_t count,
-		  struct tarn_err *err)
+uint64_t tarn_log_bytes(const struct tarn_new *news, size_t count)
+{
+	return units_of(news, count) * TARNFS_LINE;
+}
+
+int tarn_log_left(struct tarn_session *s, uint64_t bytes, uint64_t *left, struct tarn_err *err)
 {
 	struct tarn_current cur;
 	struct tarn_log log;
-	int ret = check_news(news, count, err);
+	int ret = tarn_scan(s->media, &s->sb, &cur, NULL, err);
 
 	if (!ret)
-		ret = tarn_scan(s->media, &s->sb, &cur, NULL, err);
-	if (!ret)
 		ret = tarn_log_open(&log, s->media, &s->sb, &cur, err);
-	return ret ? ret : check_room(&log, units_of(news, count), err);
+	if (ret)
+		return ret;
+	if (left)
+		*left = units_left(&log) * TARNFS_LINE;
+	return check_room(&log, (bytes + TARNFS_LINE - 1) / TARNFS_LINE, err);
+}
+
+int tarn_log_room(struct tarn_session *s, const struct tarn_new *news, size_t count,
+		  struct tarn_err *err)
+{
+	int ret = check_news(news, count, err);
+
+	return ret ? ret : tarn_log_left(s, tarn_log_bytes(news, count), NULL, err);
 }
 
 /* ---- commit ---- */

@@ -7,6 +7,7 @@
 
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 int tarn_fail(struct tarn_err *err, int code, const char *fmt, ...)
@@ -50,7 +51,19 @@ int tarn_fail_prefix(struct tarn_err *err, int ret, const char *fmt, ...)
 void tarn_stop_point(const char *name)
 {
 	const char *at = secure_getenv("TARNFS_STOP_AT");
+	static _Atomic unsigned long reached;
+	unsigned long count = 1, number = SIGKILL;
+	size_t len = strlen(name);
+	char *end;
 
-	if (at && !strcmp(at, name))
-		kill(getpid(), SIGKILL);
+	if (!at || strncmp(at, name, len) || (at[len] && at[len] != ':'))
+		return;
+	if (at[len]) {
+		count = strtoul(at + len + 1, &end, 10);
+		if (*end == ':')
+			number = strtoul(end + 1, NULL, 10);
+	}
+	/* one process waits for one point, so one counter does */
+	if (atomic_fetch_add(&reached, 1) + 1 == count)
+		kill(getpid(), (int)number);
 }

@@ -34,8 +34,10 @@ int tarn_fail_prefix(struct tarn_err *err, int ret, const char *fmt, ...)
 
 /*
  * Named points where a test may kill the command (environment variable
- * TARNFS_STOP_AT=name: SIGKILL on reaching it): after-reserve, mid-copy,
- * after-records, after-commit, before-apply, before-at-end.
+ * TARNFS_STOP_AT=name[:count[:signal]]: SIGKILL, or that signal, on reaching it
+ * for the first or the count-th time): after-reserve, mid-copy (after each piece
+ * of a file's bytes; the first time within a file), after-records,
+ * after-commit, before-apply, before-at-end. For any thread.
  */
 void tarn_stop_point(const char *name);
 
@@ -377,7 +379,11 @@ struct tarn_reservation {
  */
 int tarn_reserve_files(struct tarn_session *s, struct tarn_reservation *r, struct tarn_new *news,
 		       size_t count, struct tarn_err *err);
-/* A descriptor (O_RDWR) of the nameless file news[i], to write its bytes through. */
+/*
+ * A descriptor (O_RDWR) of the nameless file news[i], to write its bytes through. May be called
+ * from several threads at once, and more than once for a file, while nothing else is done with
+ * the reservation and the session.
+ */
 int tarn_reserve_open_file(struct tarn_session *s, struct tarn_reservation *r, size_t i,
 			   struct tarn_err *err);
 /*
@@ -388,10 +394,14 @@ int tarn_reserve_open_file(struct tarn_session *s, struct tarn_reservation *r, s
  */
 int tarn_commit(struct tarn_session *s, struct tarn_reservation *r, struct tarn_err *err);
 void tarn_reservation_drop(struct tarn_session *s, struct tarn_reservation *r);
+/* Bytes of log that the records of these entries take. */
+uint64_t tarn_log_bytes(const struct tarn_new *news, size_t count);
 /*
- * Bytes of log that these entries would take, and what is left for creates: -ENOSPC with
- * the sentence if too much.
+ * Is there room for that many bytes of records in the log? -ENOSPC with the sentence if not.
+ * *left (may be NULL): bytes left for creates, in both cases.
  */
+int tarn_log_left(struct tarn_session *s, uint64_t bytes, uint64_t *left, struct tarn_err *err);
+/* Whether these entries would be taken, and have room in the log: as tarn_log_left(). */
 int tarn_log_room(struct tarn_session *s, const struct tarn_new *news, size_t count,
 		  struct tarn_err *err);
 
