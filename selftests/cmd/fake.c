@@ -11,6 +11,7 @@
  * records left in the log; FAKE_LOG_LATER the same, but found only by a batch;
  * FAKE_DURING a shell command that runs once the first file's copy has begun, or
  * the FAKE_DURING_AT-th; FAKE_EIO name:N: reading that source fails from byte N on;
+ * FAKE_RACE_FILE name: as FAKE_RACE, but what is created is a file in any case;
  * FAKE_NO_SENDFILE, FAKE_NO_FSYNC: these fail; FAKE_INTERFACE the version of
  * the interface that the module speaks.
  */
@@ -379,7 +380,8 @@ static int create(const struct tarn_new *n, const char *dir)
 int tarn_commit(struct tarn_session *s, struct tarn_reservation *r, struct tarn_err *err)
 {
 	char **dirs = calloc(r->count, sizeof(*dirs)), path[8192];
-	const char *race = getenv("FAKE_RACE");
+	const char *race_file = getenv("FAKE_RACE_FILE");
+	const char *race = race_file ? race_file : getenv("FAKE_RACE");
 	static bool raced;
 	struct stat st;
 	size_t i;
@@ -400,7 +402,7 @@ int tarn_commit(struct tarn_session *s, struct tarn_reservation *r, struct tarn_
 		snprintf(path, sizeof(path), "%s/%s", dirs[i], n->name);
 		if (race && !raced && strcmp(race, n->name) == 0) {
 			raced = true;
-			if (n->item.type == TARNFS_TYPE_DIRECTORY)
+			if (n->item.type == TARNFS_TYPE_DIRECTORY && !race_file)
 				mkdir(path, 0755);
 			else
 				close(open(path, O_CREAT | O_WRONLY, 0600));

@@ -28,7 +28,7 @@ field() {
 	sed -n "s/^  $1  *//p"
 }
 
-plan 321
+plan 324
 
 # ---- help, versions, unknown options ----
 for c in mkfs.tarnfs fsck.tarnfs mount.tarnfs umount.tarnfs tarnfs; do
@@ -248,6 +248,11 @@ refuse "a directory that another process creates meanwhile" 0 "^16 files, 2 dire
 	env FAKE_RACE=er "$fake" cp -r src/tree "$r/race2"
 same "... contents" "$(sums src/tree)" "$(sums "$r/race2/tree")"
 refuse "... the top one" 0 "^16 files, 4 directories" env FAKE_RACE=race3 "$fake" cp -r src/tree "$r/race3"
+mkdir -p names/d/sub names/e "$r/race4"
+echo x >names/d/x; echo z >names/d/sub/z; echo y >names/e/y
+refuse "a file in place of a directory: what was in that is not copied" 1 "^1 files, 1 directories" \
+	env FAKE_RACE_FILE=d "$fake" cp -r names/. "$r/race4"
+same "... and stands nowhere else" "./d ./e/y" "$(cd "$r/race4" && find . -type f | sort | tr '\n' ' ' | sed 's/ $//')"
 mkfifo src/fifo
 refuse "a fifo is skipped, the rest copied" 1 "^16 files, 6 directories" "$fake" cp -r src "$r/fifo"
 rm src/fifo
@@ -289,6 +294,9 @@ no "... none" test -e "$r/m/f3"
 refuse "cp -v names both sides" 0 "src/tree/size-4097 -> $r/m/size-4097" "$fake" cp -v src/tree/size-4097 "$r/m"
 refuse "cp follows a link that it is given" 0 "^1 files" "$fake" cp src/tree/deep/link "$r/m/followed"
 refuse "cp -r does not" 0 "1 symlinks" "$fake" cp -r src/tree/deep/link "$r/m/link"
+
+same "control bytes in a message reach no terminal" '/none\x1b[31mRED\x0a\xc2\x9bx' \
+	"$(tarnfs log "$(printf '/none\033[31mRED\n\302\233x')" 2>&1 | sed 's/^tarnfs log: //; s/: .*//')"
 
 # ---- make: which kernels ----
 build() {

@@ -84,7 +84,7 @@ static size_t drop_existing(struct copy *c, struct item *entries, struct tarn_ne
 
 	for (i = 0; i < count; i++)
 		if (cp_already_there(c, &entries[i]))
-			entries[i].dropped = true;
+			drop(&entries[i]);
 	return compact(c, entries, news, count);
 }
 
@@ -116,17 +116,25 @@ static void count_done(struct copy *c, const struct item *e, const struct tarn_n
 	}
 }
 
-/* None of them can be created. */
-static void lose(struct copy *c, struct item *entries, size_t count, const struct tarn_err *err, int ret)
+/* None of them can be created, or nobody knows, or they are and this host does not see them. */
+static void lose(struct copy *c, struct item *entries, size_t count, enum tarn_fate fate,
+		 const struct tarn_err *err, int ret)
 {
+	static const char *const how[] = {
+		[TARN_NOT_COMMITTED] = "were not copied",
+		[TARN_MAYBE_COMMITTED] = "may be there or not",
+		[TARN_COMMITTED] = "are committed, but not all is well",
+	};
 	const char *text = err->text[0] ? err->text : strerror(-ret);
 	size_t i;
 
 	if (count == 1) {
-		cp_fail(c, entries[0].dir, entries[0].source, "%s", text);
+		cp_fail(c, entries[0].dir, entries[0].source, "%s%s%s",
+			fate == TARN_NOT_COMMITTED ? "" : how[fate],
+			fate == TARN_NOT_COMMITTED ? "" : ": ", text);
 	} else {
 		cp_progress_clear(c);
-		complain("%zu names from %s on were not copied: %s", count, shown(entries[0].source),
+		complain("%zu names from %s on %s: %s", count, shown(entries[0].source), how[fate],
 			 text);
 		c->done.errors += count;
 	}
@@ -186,7 +194,7 @@ static size_t copy_part(struct copy *c, struct item *entries, struct tarn_new *n
 	/* before any byte is copied */
 	ret = tarn_log_room(s, news, count, &err);
 	if (ret) {
-		lose(c, entries, count, &err, ret);
+		lose(c, entries, count, TARN_NOT_COMMITTED, &err, ret);
 		c->stop = true;
 		return count;
 	}
@@ -194,7 +202,7 @@ static size_t copy_part(struct copy *c, struct item *entries, struct tarn_new *n
 	if (ret == -ENOSPC && count > 1)
 		return copy_halves(c, entries, news, count);
 	if (ret) {
-		lose(c, entries, count, &err, ret);
+		lose(c, entries, count, TARN_NOT_COMMITTED, &err, ret);
 		c->stop = ret != -ENOSPC && ret != -EINVAL;
 		return count;
 	}
@@ -210,7 +218,7 @@ static size_t copy_part(struct copy *c, struct item *entries, struct tarn_new *n
 		r.count = count;
 	}
 	if (count && ret) {
-		lose(c, entries, count, &err, ret);
+		lose(c, entries, count, r.fate, &err, ret);
 		c->stop = ret != -EEXIST;
 	} else {
 		for (i = 0; i < count; i++)

@@ -297,10 +297,13 @@ static int refuse_tarnfs(struct tarn_meta *meta, const struct tarn_device *d, co
 	if (!probe.found)
 		return 0;
 	if (!probe.valid) {
-		if (o->force)
+		if (o->force && o->fenced)
 			return 0;
-		complain("%s: there is a tarnfs that this program cannot read (%s): not made; "
-			 "--force makes a new one over it", path, err.text);
+		/* a newer tool, or a host that sees more of the device, may have it mounted */
+		complain("%s: there is a tarnfs that this program cannot read (%s), nor which hosts "
+			 "have it mounted: not made; --force makes a new one over it, together with "
+			 "--hosts-fenced, your word that all its hosts are powered off or reset",
+			 path, err.text);
 		return -EEXIST;
 	}
 	if (probe.claimed && !o->fenced) {

@@ -14,6 +14,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,6 +202,7 @@ static void release_page(const struct options *o, const struct identity *id,
 static int unmount(const struct options *o, const struct mount_entry *e)
 {
 	int flags = UMOUNT_NOFOLLOW | (o->force ? MNT_FORCE : 0) | (o->lazy ? MNT_DETACH : 0);
+	struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY };
 	const char *dir = shown(e->dir);
 
 	if (umount2(e->dir, flags) == 0) {
@@ -209,7 +211,8 @@ static int unmount(const struct options *o, const struct mount_entry *e)
 		return UMOUNT_OK;
 	}
 	if (errno == EBUSY && o->read_only) {
-		if (mount(e->source, e->dir, "tarnfs", MS_REMOUNT | MS_RDONLY, NULL) == 0) {
+		/* not by a remount, which would take nosuid and the like away */
+		if (mount_setattr(AT_FDCWD, e->dir, 0, &ro, sizeof(ro)) == 0) {
 			complain("%s is busy: remounted read-only", dir);
 			return UMOUNT_OK;
 		}

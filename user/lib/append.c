@@ -482,7 +482,8 @@ static int unknown(struct tarn_err *err, const char *why)
 }
 
 /* Records, fence, commit word, fence. */
-static int write_batch(const struct batch *b, struct tarn_session *s, struct tarn_err *err)
+static int write_batch(const struct batch *b, struct tarn_session *s, enum tarn_fate *fate,
+		       struct tarn_err *err)
 {
 	struct tarn_log *log = &s->log;
 	uint64_t off = log->area_off + (uint64_t)log->units * TARNFS_LINE;
@@ -509,6 +510,7 @@ static int write_batch(const struct batch *b, struct tarn_session *s, struct tar
 				 "commit word at device offset 0x%" PRIx64
 				 ": cannot be written: %s",
 				 commit, strerror(-ret));
+	*fate = TARN_MAYBE_COMMITTED;
 	if (!ret)
 		ret = tarn_media_writeback(s->media, commit, TARNFS_LINE);
 	if (!ret)
@@ -558,7 +560,7 @@ static int commit_locked(struct batch *b, struct tarn_session *s, struct tarn_re
 	int ret = prepare(b, s, r, err);
 
 	if (!ret)
-		ret = write_batch(b, s, err);
+		ret = write_batch(b, s, &r->fate, err);
 	if (ret)
 		return ret;
 	ret = check_current(s, err);
@@ -566,8 +568,14 @@ static int commit_locked(struct batch *b, struct tarn_session *s, struct tarn_re
 		return tarn_fail_prefix(
 			err, ret, "whether the new entries exist is known after the next mount: ");
 	/* A takeover that began before our word was in memory may have missed it. */
-	if (ret)
+	if (ret == -EAGAIN)
 		return unknown(err, "a takeover began during the commit");
+	if (ret) {
+		struct tarn_err why = err ? *err : (struct tarn_err){ "" };
+
+		return unknown(err, why.text);
+	}
+	r->fate = TARN_COMMITTED;
 	ret = apply_batch(b, s, err);
 	if (ret)
 		return ret;
@@ -585,6 +593,7 @@ int tarn_commit(struct tarn_session *s, struct tarn_reservation *r, struct tarn_
 	struct tarnfs_status st;
 	int ret = k->ops->lock(k);
 
+	r->fate = TARN_NOT_COMMITTED;
 	if (ret)
 		return tarn_fail(err, -ret, "append lock: %s", strerror(-ret));
 	ret = commit_locked(&b, s, r, err);

@@ -368,8 +368,14 @@ struct tarn_new {		/* a file, directory or symlink to come */
 	uint16_t mode;
 	uint32_t file_flags;
 };
+enum tarn_fate {
+	TARN_NOT_COMMITTED,
+	TARN_MAYBE_COMMITTED,	/* known after the next replay */
+	TARN_COMMITTED,		/* every host that replays sees it */
+};
 struct tarn_reservation {
 	int set;		/* -1 = none */
+	enum tarn_fate fate;	/* after tarn_commit, whatever it returned */
 	struct tarn_new *news;
 	size_t count;
 };
