@@ -30,7 +30,7 @@ whole() {
 		return 1
 	}
 }
-# killed NAME POINT STATUS: six points
+# killed NAME POINT STATUS: eight points
 killed() {
 	k_dir=$m/$1
 	tarnfs mkdir "$k_dir"
@@ -38,6 +38,7 @@ killed() {
 	same "$1: cp ends at $2" "$3" $?
 	yes "... no file that is visible is partial" whole "$k_dir"
 	note "$(wc -l <part.sums) files were visible"
+	yes "... fsck has no finding" fsck.tarnfs -n $m
 	yes "... again" tarnfs cp -r -p -j 4 tree "$k_dir"
 	describe "$k_dir/tree" >now.names
 	owners "$k_dir/tree" >now.owners
@@ -45,9 +46,10 @@ killed() {
 	yes "... names, modes, mtimes, sizes, targets" cmp tree.names now.names
 	yes "... owners" cmp tree.owners now.owners
 	yes "... contents" cmp tree.sums now.sums
+	yes "... check of the tree against the log" tarnfs check $m
 }
 
-plan 117
+plan 151
 
 # ---- the tree: 1,200 small files, so two commits, and one of two chunks ----
 make_tree tree
