@@ -227,7 +227,7 @@ def selftests(prefix):
 
 def main():
     p = argparse.ArgumentParser(prog="check", description="Builds everything and runs all tests.")
-    p.add_argument("--full", action="store_true", help="also what takes long: checkpatch")
+    p.add_argument("--full", action="store_true", help="also what takes long: checkpatch, and each cache operation removed once")
     p.add_argument("--debug", action="store_true", help="on a debug kernel (not there yet: refused)")
     p.add_argument("--only", metavar="PATTERN", help="only steps and guest tests that match the regular "
                                                      "expression; what they need is built all the same")
@@ -268,6 +268,9 @@ def main():
             jobs.append(lambda k=k: step(f"sparse-{k}", ["make", "sparse", f"KVER={k}"]))
     if a.full and wanted("checkpatch"):
         jobs.append(lambda: step("checkpatch", [f"{TOOLS}/checkpatch"]))
+    if a.full and wanted("mutate-cacheops"):
+        jobs.append(lambda: step("mutate-cacheops",
+                                 [f"{TOP}/selftests/unit/mutate-cacheops.sh", "-j", "1"]))
     # Two guests at a time is what two processors bear.
     for k in built:
         if single:
