@@ -48,7 +48,7 @@ mv $dax /dev/aside
 for c in mkfs.tarnfs "tarnfs status"; do
 	refuse "system-ram, without its node in /dev: $c" 1 "is in system-ram mode" $c $dax
 done
-refuse "... and a device that is not there is no image to be made" 1 "/dev/dax9.9: No such file or directory$" mkfs.tarnfs /dev/dax9.9
+refuse "... and a device that is not there is no image to be made" 1 "/dev/dax9.9: there is no such device" mkfs.tarnfs /dev/dax9.9
 mv /dev/aside $dax
 yes "the command of the message" sh -c "$(mkfs.tarnfs $dax 2>&1 | sed 's/.*\(daxctl .*dax0.0\).*/\1/')"
 refuse "... makes it a devdax" 1 "is a devdax character device" mkfs.tarnfs $dax
