@@ -28,7 +28,7 @@ field() {
 	sed -n "s/^  $1  *//p"
 }
 
-plan 324
+plan 327
 
 # ---- help, versions, unknown options ----
 for c in mkfs.tarnfs fsck.tarnfs mount.tarnfs umount.tarnfs tarnfs; do
@@ -253,6 +253,9 @@ echo x >names/d/x; echo z >names/d/sub/z; echo y >names/e/y
 refuse "a file in place of a directory: what was in that is not copied" 1 "^1 files, 1 directories" \
 	env FAKE_RACE_FILE=d "$fake" cp -r names/. "$r/race4"
 same "... and stands nowhere else" "./d ./e/y" "$(cd "$r/race4" && find . -type f | sort | tr '\n' ' ' | sed 's/ $//')"
+refuse "cp of a file to a directory that is not there" 1 "typo/: no such directory" "$fake" cp names/e/y "$r/typo/"
+no "... makes none, and no file of that name" test -e "$r/typo"
+refuse "cp of a file that is named as a directory" 1 "y: Not a directory" "$fake" cp names/e/y/ "$r/race4"
 mkfifo src/fifo
 refuse "a fifo is skipped, the rest copied" 1 "^16 files, 6 directories" "$fake" cp -r src "$r/fifo"
 rm src/fifo

@@ -557,6 +557,15 @@ static void set_type(uint32_t unit, uint16_t type, uint8_t class_)
 static void record_newer(void) { set_type(R_LINK, 77, TARNFS_CLASS_REFUSE); }
 static void record_readonly(void) { set_type(R_LINK, 77, TARNFS_CLASS_READONLY); }
 static void record_ignored(void) { set_type(R_LINK, 77, TARNFS_CLASS_IGNORE); }
+static void record_host(void)
+{
+	struct tarn_rec rec = { .type = TARNFS_REC_HOST, .seq = 6, .host = 1,
+				.host_flags = TARNFS_HOST_BOUND, .uuid = { 1 } };
+
+	put(&rec);
+	commit(units);
+}
+
 static void record_unbuilt(void) { set_type(R_LINK, TARNFS_REC_UNLINK, 0); }
 
 static void seq_gap(void)
@@ -688,6 +697,14 @@ static void cycle(void)
 static void parent_type(void) { add(file(6, 30, 21, "x", 0, 0)); }
 static void name_twice(void) { add(file(6, 30, 20, "f", 0, 0)); }
 static void ino_range(void) { header()->next_ino = htole64(17); seal_header(); }
+
+/* The last number that RESERVE can have handed out is none, the next is. */
+static void ino_jump(void)
+{
+	add(node(TARNFS_REC_DIRECTORY, 6, 24 + TARNFS_INO_JUMP, 1, "far"));
+	add(node(TARNFS_REC_DIRECTORY, 7, 25 + 2 * TARNFS_INO_JUMP, 1, "too far"));
+}
+
 static void extent_below(void) { add(file(6, 30, 1, "x", 1, (uint64_t)0 - 4096)); }
 static void extent_above(void) { add(file(6, 30, 1, "x", 4097, 4 * MIB - 4096)); }
 static void extent_overlap(void) { add(file(6, 30, 1, "x", 4097, 4096)); }
@@ -773,6 +790,7 @@ static const struct fault {
 	FAULT(record_readonly, 405),
 	FAULT(record_ignored, 406),
 	FAULT(record_unbuilt, 407),
+	FAULT(record_host, 407),
 	FAULT(seq_gap, 408),
 	FAULT(record_crc_seq_gap, 401, 408),
 	FAULT(batch_place, 409),
@@ -794,6 +812,7 @@ static const struct fault {
 	FAULT(parent_type, 504),
 	FAULT(name_twice, 505),
 	FAULT(ino_range, 506),
+	FAULT(ino_jump, 506),
 	FAULT(extent_below, 601),
 	FAULT(extent_above, 601),
 	FAULT(extent_overlap, 602, 602),

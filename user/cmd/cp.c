@@ -56,7 +56,10 @@ static void usage(void)
 
 static void note_signal(int number)
 {
-	atomic_store(&cp_signal, number);
+	if (atomic_exchange(&cp_signal, number)) {
+		signal(number, SIG_DFL);
+		raise(number);	/* blocked in here: it comes on return */
+	}
 }
 
 /* The first one ends it in order, a second one at once: nothing half is visible then either. */
@@ -248,8 +251,9 @@ static void print_notes(const struct copy *c)
 			 "%llu of them ACLs; those were not copied", (unsigned long long)t->xattrs,
 			 (unsigned long long)t->acls);
 	if (c->cut_short)
-		complain("ended by %s: what was copied whole is there, and the same command copies "
-			 "the rest", atomic_load(&cp_signal) == SIGINT ? "SIGINT" : "SIGTERM");
+		complain("ended by %s: what was copied whole is there, and the same command%s copies "
+			 "the rest", atomic_load(&cp_signal) == SIGINT ? "SIGINT" : "SIGTERM",
+			 c->renamed ? " with SOURCE/. for SOURCE" : "");
 }
 
 static int run(struct copy *c, char **sources, int count, const char *dest)

@@ -73,6 +73,7 @@ struct copy {
 	bool planning;		/* the first pass: everything is looked at, nothing done */
 	bool quiet;		/* ... and what it finds is said by the second */
 	bool again;		/* an earlier source may have put the same name there */
+	bool renamed;		/* a directory gets a name that was not there */
 	bool dotted;		/* a source was one without a name, as in "a/." */
 	bool stop;		/* going on makes no sense */
 	bool cut_short;		/* a signal left something out */

@@ -500,6 +500,14 @@ static void copy_operand(struct copy *c, const char *source, const char *dest_di
 		cp_flush_batch(c);
 		return;
 	}
+	if (source[strlen(source) - 1] == '/' && stat(source, &st)) {
+		top = new_dir(c, NULL, parent, dest_dir);
+		top->ino = dest_ino;
+		cp_fail(c, top, name, "%s", strerror(errno));
+		free(parent);
+		free(name);
+		return;
+	}
 	/* two sources of one name: the second must find the first there */
 	c->again = c->dotted || tfind(name, seen, (int (*)(const void *, const void *))strcmp);
 	if (c->again)
@@ -534,6 +542,14 @@ void cp_walk(struct copy *c, char **sources, int count, const char *dest)
 		c->done.errors++;
 		return;
 	} else {
+		bool directory = stat(sources[0], &st) == 0 && S_ISDIR(st.st_mode);
+
+		/* what ends with a slash is a directory, and only one can get that name */
+		if (!directory && refuse_slash(dest)) {
+			c->done.errors++;
+			return;
+		}
+		c->renamed = c->recursive && directory;
 		if (find_place(&c->session, dest, &place)) {
 			c->done.errors++;
 			return;

@@ -45,14 +45,29 @@ static void usage(void)
 	       "are printed), or what is followed was replaced by another log; 2 wrong usage.\n");
 }
 
+/* A quote in a name must not look like the end of it. */
+static void print_quoted(const char *key, const char *bytes, size_t len)
+{
+	char *text = printable(bytes ? bytes : "", len), *p;
+
+	printf(" %s=\"", key);
+	for (p = text; *p; p++) {
+		if (*p == '"')
+			fputs("\\x22", stdout);
+		else
+			putchar(*p);
+	}
+	putchar('"');
+	free(text);
+}
+
 static void print_node(const struct tarn_rec *rec)
 {
-	char *name = printable(rec->name ? rec->name : "", rec->name_len), *target;
-
-	printf(" ino=%llu parent=%llu name=\"%s\" mode=%04o uid=%u gid=%u mtime=%lld.%09u",
-	       (unsigned long long)rec->ino, (unsigned long long)rec->parent, name, rec->mode,
-	       rec->uid, rec->gid, (long long)rec->mtime_sec, rec->mtime_nsec);
-	free(name);
+	printf(" ino=%llu parent=%llu", (unsigned long long)rec->ino,
+	       (unsigned long long)rec->parent);
+	print_quoted("name", rec->name, rec->name_len);
+	printf(" mode=%04o uid=%u gid=%u mtime=%lld.%09u", rec->mode, rec->uid, rec->gid,
+	       (long long)rec->mtime_sec, rec->mtime_nsec);
 	if (rec->type == TARNFS_REC_FILE) {
 		printf(" size=%llu", (unsigned long long)rec->size);
 		if (rec->extents)
@@ -61,9 +76,7 @@ static void print_node(const struct tarn_rec *rec)
 		if (rec->file_flags & TARNFS_FILE_SHARED_WRITE)
 			printf(" shared-write");
 	} else if (rec->type == TARNFS_REC_SYMLINK) {
-		target = printable(rec->target ? rec->target : "", rec->target_len);
-		printf(" target=\"%s\"", target);
-		free(target);
+		print_quoted("target", rec->target, rec->target_len);
 	}
 }
 

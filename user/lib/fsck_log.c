@@ -34,6 +34,7 @@ struct walk {
 	bool damaged;			/* somewhere, a record could not be used */
 	bool unbuilt;			/* a record whose effect is not known */
 	uint64_t wasted;
+	uint64_t ino_end;		/* the next inode number, by what came before */
 	/* where the walk is */
 	uint64_t ordinal, seq;
 	uint32_t index, left;
@@ -200,8 +201,22 @@ static bool is_root(const struct tarn_rec *rec)
 	return rec->type == TARNFS_REC_DIRECTORY && rec->ino == TARNFS_INO_ROOT;
 }
 
+/* RESERVE hands out no number further ahead than that, and the kernel takes none from there. */
+static void check_ino_jump(struct walk *w, const struct tarn_rec *rec, uint32_t unit)
+{
+	if (rec->flags & TARNFS_RECORD_CKPT || w->damaged)
+		return;
+	if (rec->ino >= w->ino_end + TARNFS_INO_JUMP)
+		tarn_fsck_find(w->p, TARN_FSCK_INO_RANGE, unit_off(w->p, unit),
+			       "inode %" PRIu64 ", and %" PRIu64
+			       " is the next to be used: replay stops before it", rec->ino, w->ino_end);
+	else if (rec->ino >= w->ino_end)
+		w->ino_end = rec->ino + 1;
+}
+
 static void add_node(struct walk *w, const struct tarn_rec *rec, uint32_t unit)
 {
+	check_ino_jump(w, rec, unit);
 	if (w->count == w->room) {
 		size_t room = w->room ? 2 * w->room : 1024;
 		struct node *more = reallocarray(w->nodes, room, sizeof(*more));
@@ -276,6 +291,10 @@ static void check_meaning(struct walk *w, const struct tarn_rec *rec, uint32_t u
 			tarn_fsck_find(p, TARN_FSCK_RECORD_IGNORED, off,
 				       "record of unknown type %u, of which it says that it may be "
 				       "ignored", rec->type);
+		else if (rec->type == TARNFS_REC_HOST)
+			tarn_fsck_find(p, TARN_FSCK_RECORD_UNBUILT, off,
+				       "record of type %s, which this version cannot apply: replay "
+				       "stops before it", tarn_rec_type_name(rec->type));
 		else if (tarn_rec_type_name(rec->type) && !tarn_rec_built(rec->type)) {
 			w->unbuilt = true;
 			tarn_fsck_find(p, TARN_FSCK_RECORD_UNBUILT, off,
@@ -431,6 +450,7 @@ static void walk_records(struct walk *w)
 	p->seq = p->log.base_seq;
 	w->ordinal = 1;
 	w->seq = p->log.base_seq + 1;
+	w->ino_end = p->log.next_ino;
 	while (unit < p->log.units && !p->failed) {
 		if (!(n++ % 4096) && tarn_fsck_step(p, 3, unit, p->log.units))
 			return;
