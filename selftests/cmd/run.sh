@@ -28,7 +28,7 @@ field() {
 	sed -n "s/^  $1  *//p"
 }
 
-plan 327
+plan 331
 
 # ---- help, versions, unknown options ----
 for c in mkfs.tarnfs fsck.tarnfs mount.tarnfs umount.tarnfs tarnfs; do
@@ -298,6 +298,17 @@ refuse "cp -v names both sides" 0 "src/tree/size-4097 -> $r/m/size-4097" "$fake"
 refuse "cp follows a link that it is given" 0 "^1 files" "$fake" cp src/tree/deep/link "$r/m/followed"
 refuse "cp -r does not" 0 "1 symlinks" "$fake" cp -r src/tree/deep/link "$r/m/link"
 
+truncate -s 64M unread
+mkfs.tarnfs -q unread
+for at in 16 4112; do
+	printf '\001' | dd of=unread bs=1 seek=$at conv=notrunc 2>/dev/null
+done
+cp unread before
+refuse "mkfs -f over a tarnfs that it cannot read: its hosts may live" 1 "hosts-fenced" mkfs.tarnfs -f unread
+yes "... nothing was changed" cmp unread before
+refuse "... --hosts-fenced alone is not enough" 1 "force" mkfs.tarnfs --hosts-fenced unread
+yes "... both are" mkfs.tarnfs -q -f --hosts-fenced unread
+rm -f unread before
 same "control bytes in a message reach no terminal" '/none\x1b[31mRED\x0a\xc2\x9bx' \
 	"$(tarnfs log "$(printf '/none\033[31mRED\n\302\233x')" 2>&1 | sed 's/^tarnfs log: //; s/: .*//')"
 
