@@ -38,7 +38,7 @@ become_self() {
 echo 11111111-2222-4333-8444-555555555555 >"$work/boot"
 cat $boot >"$work/same-boot"
 
-plan 81
+plan 82
 
 # ---- one machine-id, two machines ----
 yes "mkfs" mkfs.tarnfs -f --hosts-fenced --hosts 4 $dev
@@ -181,6 +181,8 @@ refuse "option user: only root mounts all the same" 1 "only root can mount" \
 	setpriv --reuid 65534 --regid 65534 --clear-groups mount "$m"
 yes "... which it may" mount "$m"
 yes "... with what user implies" grep -q " $m tarnfs rw,nosuid,nodev,noexec" /proc/mounts
+(cd "$m" && umount -r "$m") 2>/dev/null
+yes "umount -r of a busy one keeps that" grep -q " $m tarnfs ro,nosuid,nodev,noexec" /proc/mounts
 yes "umount" umount "$m"
 cp "$work/fstab" /etc/fstab
 refuse "LABEL= is not known" 1 "LABEL=x\|can't find" mount -t tarnfs LABEL=x "$m"
