@@ -559,12 +559,13 @@ long tarnfs_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	}
 	if (!capable(CAP_SYS_ADMIN))
 		return -EPERM;
+	/* First of all: the worker may be writing back to what is not ours any more. */
+	if (cmd == TARNFS_IOC_SHUTDOWN)
+		return tarnfs_ioctl_shutdown(sbi, user);
 	/* What was closed before is seen to be closed. */
 	flush_work(&sbi->put_work);
 	if (cmd == TARNFS_IOC_STATUS)
 		return tarnfs_ioctl_status(sbi, user);
-	if (cmd == TARNFS_IOC_SHUTDOWN)
-		return tarnfs_ioctl_shutdown(sbi, user);
 	if (tarnfs_is_shutdown(sbi))
 		return -EIO;
 	if (cmd == TARNFS_IOC_OPEN_META)
