@@ -9,6 +9,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/wait_bit.h>
 #include "tarnfs.h"
 
 static void tarnfs_unmap_all(struct tarnfs_sb_info *sbi)
@@ -56,11 +57,64 @@ void tarnfs_shutdown(struct tarnfs_sb_info *sbi)
 	tarnfs_revoke(sbi);
 }
 
-static int tarnfs_notify_failure(struct dax_device *dax, u64 off, u64 len, int mf_flags)
+/* ---- failures of devices ------------------------------------------------ */
+
+static DEFINE_MUTEX(tarnfs_mounts_mutex);	/* the list below, and users from 0 */
+static LIST_HEAD(tarnfs_mounts);		/* tarnfs_sb_info.failure_link */
+
+void tarnfs_failure_add(struct tarnfs_sb_info *sbi)
+{
+	mutex_lock(&tarnfs_mounts_mutex);
+	list_add(&sbi->failure_link, &tarnfs_mounts);
+	mutex_unlock(&tarnfs_mounts_mutex);
+}
+
+void tarnfs_failure_remove(struct tarnfs_sb_info *sbi)
+{
+	mutex_lock(&tarnfs_mounts_mutex);
+	list_del_init(&sbi->failure_link);
+	mutex_unlock(&tarnfs_mounts_mutex);
+	wait_var_event(&sbi->failure_users, !atomic_read(&sbi->failure_users));
+}
+
+/* Its mount, which stays until tarnfs_failure_put(), or NULL. */
+static struct tarnfs_sb_info *tarnfs_failure_get(const struct dax_device *dax)
+{
+	struct tarnfs_sb_info *sbi;
+
+	mutex_lock(&tarnfs_mounts_mutex);
+	list_for_each_entry(sbi, &tarnfs_mounts, failure_link) {
+		if (sbi->backing.dax != dax)
+			continue;
+		atomic_inc(&sbi->failure_users);
+		mutex_unlock(&tarnfs_mounts_mutex);
+		return sbi;
+	}
+	mutex_unlock(&tarnfs_mounts_mutex);
+	return NULL;
+}
+
+static void tarnfs_failure_put(struct tarnfs_sb_info *sbi)
+{
+	if (atomic_dec_and_test(&sbi->failure_users))
+		wake_up_var(&sbi->failure_users);
+}
+
+int tarnfs_dax_failure(struct dax_device *dax, u64 off, u64 len, int mf_flags)
 {
 	return -EOPNOTSUPP;
 }
 
+void tarnfs_dax_removed(struct dax_device *dax)
+{
+	struct tarnfs_sb_info *sbi = tarnfs_failure_get(dax);
+
+	if (!sbi)
+		return;
+	tarnfs_shutdown(sbi);
+	tarnfs_failure_put(sbi);
+}
+
 const struct dax_holder_operations tarnfs_holder_operations = {
-	.notify_failure	= tarnfs_notify_failure,
+	.notify_failure	= tarnfs_dax_failure,
 };

@@ -253,6 +253,7 @@ static void tarnfs_put_super(struct super_block *sb)
 {
 	/* the last use of a range may have to be written back */
 	flush_work(&tarnfs_sb(sb)->put_work);
+	tarnfs_failure_remove(tarnfs_sb(sb));
 	tarnfs_backing_close(&tarnfs_sb(sb)->backing, sb);
 }
 
@@ -366,7 +367,10 @@ static int tarnfs_fill_super(struct super_block *sb, struct fs_context *fc)
 	if (IS_ERR(inode))
 		return PTR_ERR(inode);
 	sb->s_root = d_make_root(inode);
-	return sb->s_root ? 0 : -ENOMEM;
+	if (!sb->s_root)
+		return -ENOMEM;
+	tarnfs_failure_add(sbi);
+	return 0;
 }
 
 static void tarnfs_free_sbi(struct tarnfs_sb_info *sbi)
@@ -390,6 +394,7 @@ static int tarnfs_get_tree(struct fs_context *fc)
 		kfree(sbi);
 		return err;
 	}
+	INIT_LIST_HEAD(&sbi->failure_link);
 	init_llist_head(&sbi->put_list);
 	INIT_WORK(&sbi->put_work, tarnfs_put_work);
 	mutex_init(&sbi->apply_mutex);
@@ -482,6 +487,7 @@ static void tarnfs_kill_sb(struct super_block *sb)
 	if (!sbi)
 		return;
 	flush_work(&sbi->put_work);	/* of a mount that failed halfway */
+	tarnfs_failure_remove(sbi);
 	tarnfs_backing_close(&sbi->backing, sb);
 	if (test_bit(TARNFS_SB_TREE, &sbi->state))
 		tarn_tree_destroy(&sbi->tree);

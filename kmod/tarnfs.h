@@ -85,6 +85,10 @@ struct tarnfs_sb_info {
 	struct llist_head	put_list;
 	struct work_struct	put_work;
 
+	/* Failures of the device: see failure.c. */
+	struct list_head	failure_link;
+	atomic_t		failure_users;
+
 	struct srcu_struct	io_srcu;	/* see tarnfs_io_begin() */
 	struct rcu_head		rcu;
 };
@@ -242,7 +246,33 @@ void tarnfs_wait_for_pins(struct inode *inode);
 
 /* ---- failure.c ---------------------------------------------------------- */
 
+/* For backings whose device takes a holder: notify_failure is tarnfs_dax_failure(). */
 extern const struct dax_holder_operations tarnfs_holder_operations;
+
+/*
+ * Between these two, failures of backing.dax find this mount. It is looked up
+ * in a list of our own: the holder that the dax device knows is not safe to use
+ * while it is being put. remove returns when nobody uses sbi for a failure any
+ * more; it may be called twice, and without an add.
+ */
+void tarnfs_failure_add(struct tarnfs_sb_info *sbi);
+void tarnfs_failure_remove(struct tarnfs_sb_info *sbi);
+
+/*
+ * [off, off + len) of the dax device is bad. As a pgmap's ->memory_failure: 0
+ * when users were killed and the range is remembered, -EOPNOTSUPP when nothing
+ * of ours is on that device, so that the kernel goes its generic way. A notice
+ * of removal (MF_MEM_PRE_REMOVE, or the whole range of a kernel before 6.7) is
+ * tarnfs_dax_removed().
+ */
+int tarnfs_dax_failure(struct dax_device *dax, u64 off, u64 len, int mf_flags);
+
+/*
+ * The device goes away: when this returns no mount touches its memory, nothing
+ * is mapped, no page is pinned, no mapping has an entry. Sleeps for as long as
+ * the owner of a pin likes. Nothing mounted: returns at once.
+ */
+void tarnfs_dax_removed(struct dax_device *dax);
 
 void tarnfs_shutdown(struct tarnfs_sb_info *sbi);
 
