@@ -47,7 +47,7 @@ static u64 tarnfs_invalidate_piece(struct tarnfs_sb_info *sbi, u64 at, u64 bytes
 				  &kaddr, NULL);
 	if (pages > 0) {
 		bytes = min_t(u64, bytes, PFN_PHYS(pages) - in_page);
-		clflush_cache_range(kaddr + in_page, bytes);
+		tarnfs_clean_and_invalidate(kaddr + in_page, bytes);
 	} else {
 		bytes = min_t(u64, bytes, PAGE_SIZE - in_page);
 	}

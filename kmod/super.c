@@ -32,7 +32,7 @@ static int tarnfs_read_super(struct tarnfs_sb_info *sbi, struct fs_context *fc,
 				  PHYS_PFN(sbi->backing.start + TARNFS_SUPER_OFF), 1, DAX_ACCESS,
 				  &kaddr, NULL);
 	if (pages > 0) {
-		clflush_cache_range(kaddr, sizeof(*raw));
+		tarnfs_clean_and_invalidate(kaddr, sizeof(*raw));
 		left = copy_mc_to_kernel(raw, kaddr, sizeof(*raw));
 	}
 	dax_read_unlock(id);

@@ -346,6 +346,24 @@ static int open_meta_mount(struct tarn_meta *meta, const struct tarn_device *d, 
 	return 0;
 }
 
+int tarn_machine_fits(size_t page, size_t granule, struct tarn_err *err)
+{
+	if (page != TARNFS_BLOCK)
+		return tarn_fail(err, EOPNOTSUPP,
+				 "this kernel's pages are %zu bytes and tarnfs works with %u only: boot a kernel with such pages",
+				 page, TARNFS_BLOCK);
+	if (granule > TARNFS_LINE)
+		return tarn_fail(err, EOPNOTSUPP,
+				 "this CPU's caches write %zu bytes back at once and tarnfs shares memory by %u: a host with this CPU would overwrite what others stored",
+				 granule, TARNFS_LINE);
+	return 0;
+}
+
+int tarn_machine_check(struct tarn_err *err)
+{
+	return tarn_machine_fits((size_t)sysconf(_SC_PAGESIZE), tarn_cache_granule(), err);
+}
+
 int tarn_meta_open(struct tarn_meta *meta, const struct tarn_device *d, bool writable,
 		   struct tarn_err *err)
 {
@@ -355,6 +373,9 @@ int tarn_meta_open(struct tarn_meta *meta, const struct tarn_device *d, bool wri
 
 	memset(meta, 0, sizeof(*meta));
 	meta->mntfd = meta->dirfd = meta->fd = -1;
+	ret = tarn_machine_check(err);
+	if (ret)
+		return ret;
 	if (d->is_file)
 		ret = open_file(meta, d, writable, err);
 	else if (!writable && d->mounted_tarnfs)
