@@ -18,10 +18,12 @@
 #error "tarnfs supports Linux 6.1 and 6.12; to try another one: make TARNFS_ANY_KERNEL=1"
 #endif
 
-#if !defined(TARNFS_ANY_KERNEL) && !defined(CONFIG_X86_64)
-#error "tarnfs supports x86-64; to try another one: make TARNFS_ANY_KERNEL=1"
+/* On arm64 it is only built, not run: see Documentation/kernel-interface.rst. */
+#if !defined(TARNFS_ANY_KERNEL) && !defined(CONFIG_X86_64) && !defined(CONFIG_ARM64)
+#error "tarnfs supports x86-64 and arm64; to try another one: make TARNFS_ANY_KERNEL=1"
 #endif
 
+/* Debian's 6.1 for arm64 has no CONFIG_ZONE_DEVICE, which it needs. */
 #ifndef CONFIG_FS_DAX
 #error "this kernel is built without CONFIG_FS_DAX: no DAX file system can work with it"
 #endif

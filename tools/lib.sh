@@ -26,8 +26,9 @@ run_logged() {
 	fi
 }
 
+# $package_file: another list than tools/packages
 package_list() {
-	sed 's/#.*//' "${tools:?}/packages" | tr -s '[:space:]' '\n' | grep .
+	sed 's/#.*//' "${package_file:-${tools:?}/packages}" | tr -s '[:space:]' '\n' | grep .
 }
 
 missing_packages() {
