@@ -25,6 +25,7 @@
 #include <linux/dax.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
+#include <linux/pagemap.h>
 #include <linux/pfn_t.h>
 
 /* 6.3: struct mnt_idmap instead of struct user_namespace in inode operations */
@@ -119,6 +120,35 @@ static inline void super_set_uuid(struct super_block *sb, const u8 *uuid, unsign
 {
 	memcpy(&sb->s_uuid, uuid, len);
 }
+#endif
+
+/* 6.6: the superblock is told of a block device that was taken away */
+#if TARNFS_KERNEL_BEFORE(6, 6)
+#define TARNFS_SHUTDOWN_OP
+#else
+#define TARNFS_SHUTDOWN_OP	.shutdown = tarnfs_gone,
+#endif
+
+/* 6.7: a device that goes says so; before, its whole range fails with no flag */
+#if TARNFS_KERNEL_BEFORE(6, 7)
+#define MF_MEM_PRE_REMOVE	0
+#endif
+
+/* 6.15: who truncates removes the DAX entries himself. Nothing is mapped or pinned. */
+static inline void tarnfs_drop_entries(struct inode *inode)
+{
+#if TARNFS_KERNEL_BEFORE(6, 15)
+	truncate_inode_pages(inode->i_mapping, 0);
+#else
+	dax_break_layout_final(inode);
+#endif
+}
+
+/* 7.0: inode numbers have 64 bits everywhere */
+#if TARNFS_KERNEL_BEFORE(7, 0)
+#define TARNFS_INO_T	unsigned long
+#else
+#define TARNFS_INO_T	u64
 #endif
 
 /*
