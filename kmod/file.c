@@ -480,7 +480,7 @@ static vm_fault_t tarnfs_fault_locked(struct vm_fault *vmf, TARNFS_FAULT_SIZE si
 	tarnfs_first_use(inode, pos, PAGE_SIZE, false);
 	ret = dax_iomap_fault(vmf, size, NULL, &err, &tarnfs_iomap_ops);
 	/* Not every kernel knows these two apart; and what only the driver knew is known now. */
-	if (ret & VM_FAULT_SIGBUS && bytes == PAGE_SIZE &&
+	if (ret & (VM_FAULT_SIGBUS | VM_FAULT_HWPOISON) && bytes == PAGE_SIZE &&
 	    (err == -EHWPOISON || tarnfs_bad_page(sbi, off)))
 		ret = VM_FAULT_HWPOISON;
 	return ret;

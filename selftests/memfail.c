@@ -6,6 +6,9 @@
  *
  *	memfail hit FILE@OFFSET		the page fails, as it would by a machine check
  *	memfail hit-meta DIR@OFFSET	the same for metadata, through OPEN_META
+ *	memfail hit-reserved DIR	the same for a reservation that is let go; "OFF SIGNAL"
+ *	memfail hit-dirty FILE@OFFSET	the same in a mapping of all of FILE that has stored to each
+ *					4 KiB; fsync twice
  *	memfail touch FILE@OFFSET [write]	one load or store: "fine" or the signal
  *	memfail touch-huge FILE@OFFSET	a load at OFFSET after one in every other page of its 2 MiB
  *	memfail watch FILE@OFFSET DIR	touch it until a signal comes; files in DIR
@@ -173,7 +176,7 @@ static int touch(char *arg, bool store, bool huge)
 	uint64_t off = split(arg), i;
 	volatile char *at = map_around(open_file(arg), off, store);
 	volatile char *start = (volatile char *)((uintptr_t)at & ~(HUGE - 1));
-	volatile char sink = 0;
+	volatile char sink;
 
 	catch_sigbus();
 	if (!sigsetjmp(jump, 1)) {
@@ -184,6 +187,7 @@ static int touch(char *arg, bool store, bool huge)
 			*at = *at;
 		else
 			sink = *at;
+		(void)sink;
 		printf("fine\n");
 		return 0;
 	}
@@ -421,7 +425,8 @@ static int pin(char *arg, const char *dir)
 	return pin_page(at, dir);
 }
 
-static int pin_reserved(const char *mount, const char *dir)
+/* A page of a reservation, mapped, that is let go when the mapping goes. */
+static volatile char *map_reserved(const char *mount, uint64_t *off)
 {
 	struct tarnfs_reserve_item item = {
 		.size = 4096, .type = TARNFS_TYPE_FILE, .flags = TARNFS_RESERVE_ZERO,
@@ -432,8 +437,6 @@ static int pin_reserved(const char *mount, const char *dir)
 	struct tarnfs_reserve_open opened = { .version = TARNFS_INTERFACE };
 	volatile char *at;
 	int fd = open_dir(mount);
-	FILE *f;
-	char path[4096];
 
 	if (ioctl(fd, TARNFS_IOC_RESERVE, &args))
 		die("RESERVE");
@@ -449,13 +452,59 @@ static int pin_reserved(const char *mount, const char *dir)
 	close(opened.fd);
 	close(args.fd);
 	close(fd);
+	*off = item.off;
+	return at;
+}
+
+static int pin_reserved(const char *mount, const char *dir)
+{
+	uint64_t off;
+	volatile char *at = map_reserved(mount, &off);
+	char path[4096];
+	FILE *f;
+
 	snprintf(path, sizeof(path), "%s/extent", dir);
 	f = fopen(path, "w");
 	if (!f)
 		die(path);
-	fprintf(f, "%llu\n", (unsigned long long)item.off);
+	fprintf(f, "%llu\n", (unsigned long long)off);
 	fclose(f);
 	return pin_page(at, dir);
+}
+
+static int hit_reserved(const char *mount)
+{
+	uint64_t off;
+	volatile char *at = map_reserved(mount, &off);
+
+	printf("%llu ", (unsigned long long)off);
+	return hit_at(at, "madvise(MADV_HWPOISON)");
+}
+
+static int hit_dirty(char *arg)
+{
+	uint64_t off = split(arg), i;
+	int fd = open_file(arg);
+	volatile char *room, *at;
+	struct stat st;
+
+	if (fstat(fd, &st))
+		die(arg);
+	room = mmap(NULL, st.st_size + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	at = (volatile char *)(((uintptr_t)room + HUGE - 1) & ~(HUGE - 1));
+	at = mmap((void *)at, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+	if (at == MAP_FAILED)
+		die("mmap");
+	for (i = 0; i < (uint64_t)st.st_size; i += 4096)
+		at[i] = at[i];
+	hit_at(at + off, "madvise(MADV_HWPOISON)");
+	/* again, now in pages of 4 KiB where the page failed */
+	for (i = 0; i < (uint64_t)st.st_size; i += 4096)
+		if (i != (off & ~4095UL))
+			at[i] = at[i];
+	printf("%s ", fsync_result(fd));
+	printf("%s\n", fsync_result(fd));
+	return 0;
 }
 
 int main(int argc, char **argv)
@@ -467,6 +516,10 @@ int main(int argc, char **argv)
 		return hit(argv[2]);
 	if (!strcmp(what, "hit-meta"))
 		return hit_meta(argv[2]);
+	if (!strcmp(what, "hit-reserved"))
+		return hit_reserved(argv[2]);
+	if (!strcmp(what, "hit-dirty"))
+		return hit_dirty(argv[2]);
 	if (!strcmp(what, "touch"))
 		return touch(argv[2], argc > 3, false);
 	if (!strcmp(what, "touch-huge"))
