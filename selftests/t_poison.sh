@@ -115,7 +115,7 @@ echo 1 >$tracing/events/fs_dax/dax_writeback_one/enable
 same "a page of a dirty file fails; fsync says so, once" "BUS_MCEERR_AR addr+0 lsb 21
 EIO done" "$($f hit-dirty $m/big2@$((2097152 + 8192)))"
 echo 0 >$tracing/events/fs_dax/dax_writeback_one/enable
-wrote=$(sed -n 's/.*dax_writeback_one.*pgoffset \(0x[0-9a-f]*\) pglen \(0x[0-9a-f]*\).*/\1+\2/p' \
+wrote=$(sed -n 's/.*dax_writeback_one.*pgoff \(0x[0-9a-f]*\) pglen \(0x[0-9a-f]*\).*/\1+\2/p' \
 	$tracing/trace | sort -u | tr '\n' ' ')
 same "... the kernel writes back what is not in that 2 MiB" "0x0+0x200 0x400+0x200 " "$wrote"
 yes "sync" sync $m/big2
