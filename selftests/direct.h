@@ -18,6 +18,8 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "../kmod/uapi/tarnfs_format.h"
@@ -62,14 +64,29 @@ static __unused void must(long ret, const char *what)
 /* The device to destroy: the first argument, or the guest's own. */
 static __unused void use_device(int argc, char **argv)
 {
+	const char *given = argc > 1 ? argv[1] : getenv("TARN_DEV");
+	struct stat sb;
+	FILE *f;
 	int fd;
 
-	if (argc > 1)
-		device = argv[1];
-	fd = open(device, O_RDONLY | O_CLOEXEC);
-	must(fd, device);
-	device_size = lseek(fd, 0, SEEK_END);
-	close(fd);
+	if (given && *given)
+		device = given;
+	must(stat(device, &sb), device);
+	if (S_ISCHR(sb.st_mode)) {
+		char path[64];
+
+		snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/size", major(sb.st_rdev),
+			 minor(sb.st_rdev));
+		f = fopen(path, "re");
+		if (!f || fscanf(f, "%llu", &device_size) != 1)
+			bail(path);
+		fclose(f);
+	} else {
+		fd = open(device, O_RDONLY | O_CLOEXEC);
+		must(fd, device);
+		device_size = lseek(fd, 0, SEEK_END);
+		close(fd);
+	}
 }
 
 /* ---- mounts ------------------------------------------------------------- */

@@ -4,16 +4,15 @@
  * until the call ends with no failure hit. The call must say ENOMEM or succeed all the same,
  * leave everything as it was, and succeed when tried again.
  *
- * t_faultinject [DEVICE]: destroys what is on DEVICE (default /dev/pmem0), an fsdax namespace
- * of 512 MiB or more. Root, in a guest whose kernel has failslab and fail_page_alloc (a debug
- * kernel); skipped elsewhere. What a failed call may have leaked is for kmemleak to find.
+ * t_faultinject [DEVICE]: destroys what is on DEVICE (default: the guest's), 512 MiB or more.
+ * Root, in a guest whose kernel has failslab and fail_page_alloc (a debug kernel); skipped
+ * elsewhere. What a failed call may have leaked is for kmemleak to find.
  */
 #include "direct.h"
 
 #include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <sys/stat.h>
 
 #define BIG		(160 * MIB)	/* more chunks of 2 MiB than a word has bits */
 #define MANY		1200		/* operations: makes the kernel's tables grow */

@@ -8,8 +8,8 @@
  * still before it when SHUTDOWN is called; were that to wait for the worker first, the trace
  * would show that every range was written back.
  *
- * t_shutdown [DEVICE]: destroys what is on DEVICE (default /dev/pmem0), an fsdax namespace of
- * 256 MiB or more. Root, in a guest.
+ * t_shutdown [DEVICE]: destroys what is on DEVICE (default: the guest's), 256 MiB or more.
+ * Root, in a guest.
  */
 #include "direct.h"
 
