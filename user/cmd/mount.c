@@ -542,6 +542,11 @@ static int run(const struct options *o)
 			 "tarnfs log read images", shown(d.path));
 		return MOUNT_FAILED;
 	}
+	ret = d.is_dax ? tarn_dax_ready(&d.dax, &err) : 0;
+	if (ret) {
+		complain_err(&err, ret, NULL);
+		return MOUNT_FAILED;
+	}
 	if (o->fake)
 		return MOUNT_OK;
 	attach(o, &d, &code);
