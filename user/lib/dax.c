@@ -130,16 +130,18 @@ static enum tarn_dax_kind kind_of(const char *path, const char *namespace)
 int tarn_dax_read(const struct tarn_dax_places *p, struct tarn_dax *dax, const char *name)
 {
 	char path[PATH_MAX], real[PATH_MAX], text[64], *end;
+	struct tarn_dax empty = { .target_node = -1 };
 	unsigned int ma, mi;
 
-	memset(dax, 0, sizeof(*dax));
-	dax->target_node = -1;
 	if (!is_dax_name(name))
 		return -ENOENT;
+	/* it may be dax's own name, that is being read again */
+	snprintf(empty.name, sizeof(empty.name), "%s", name);
+	*dax = empty;
+	name = dax->name;
 	snprintf(path, sizeof(path), "%s/bus/dax/devices/%s", p->sys, name);
 	if (!realpath(path, real))
 		return -errno;
-	snprintf(dax->name, sizeof(dax->name), "%s", name);
 	snprintf(dax->node, sizeof(dax->node), "%s/%s", p->dev, name);
 	link_name(dax->driver, sizeof(dax->driver), "%s/driver", real);
 	dax->size = number_of(real, "size");

@@ -210,17 +210,14 @@ static int lock(const struct tarn_dax_places *p, const char *name)
 
 static int begin(const struct tarn_dax_places *p, struct tarn_dax *dax, struct tarn_err *err)
 {
-	char name[sizeof(dax->name)];
-	int fd, ret;
+	int fd = lock(p, dax->name);
+	int ret = fd < 0 ? fd : tarn_dax_read(p, dax, dax->name);
 
-	strcpy(name, dax->name);
-	fd = lock(p, name);
-	ret = fd < 0 ? fd : tarn_dax_read(p, dax, name);
 	if (!ret)
 		return fd;
 	if (fd >= 0)
 		close(fd);
-	return tarn_fail(err, -ret, "%s: it has gone (%s)", name, strerror(-ret));
+	return tarn_fail(err, -ret, "%s: it has gone (%s)", dax->name, strerror(-ret));
 }
 
 /*
