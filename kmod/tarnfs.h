@@ -89,6 +89,10 @@ struct tarnfs_sb_info {
 	struct list_head	failure_link;
 	atomic_t		failure_users;
 
+	/* Of a character device: see super.c. */
+	struct list_head	char_link;
+	const struct dax_device	*char_key;	/* backing.dax, kept when that is let go */
+
 	struct srcu_struct	io_srcu;	/* see tarnfs_io_begin() */
 	struct rcu_head		rcu;
 };
