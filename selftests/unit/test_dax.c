@@ -424,6 +424,10 @@ static void refusals(void **state)
 	file(at("sys/bus/dax/devices/dax0.0/size"), "0\n");
 	move(true, TARN_DAX_FORCE, -ENODEV, "device_dax", "", "daxctl create-device");
 	file(at("sys/bus/dax/devices/dax0.0/size"), "1073741824\n");
+	file(at("sys/bus/dax/devices/dax0.0/mapping1/start"), "0x1\n");
+	move(true, TARN_DAX_FORCE, -EINVAL, "device_dax", "", "more than one piece");
+	unlink(at("sys/bus/dax/devices/dax0.0/mapping1/start"));
+	rmdir(at("sys/bus/dax/devices/dax0.0/mapping1"));
 	/* mounted: here, or where only the exclusive mount finds it */
 	bound("dax0.0", "tarnfs_dax");
 	file(at("proc/self/mountinfo"), "");

@@ -55,6 +55,14 @@ static uint64_t number_of(const char *dir, const char *attribute)
 	       strtoull(text, NULL, 0) : 0;
 }
 
+static int access_in(const char *dir, const char *name)
+{
+	char path[PATH_MAX + 32];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return access(path, F_OK);
+}
+
 /* The last component of what a link points to, "" if it is none. */
 static void link_name(char *out, size_t room, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -153,6 +161,7 @@ int tarn_dax_read(const struct tarn_dax_places *p, struct tarn_dax *dax, const c
 		dax->major = ma;
 		dax->minor = mi;
 	}
+	dax->pieces = !access_in(real, "mapping1");
 	/* on an NVDIMM the device above has its name too, and knows the namespace */
 	end = strrchr(real, '/');
 	if (end)

@@ -296,6 +296,10 @@ static int refuse_memory(const struct tarn_dax *dax, struct tarn_err *err)
 				 "structures on the shared media; this erases it and makes it anew: ndctl "
 				 "create-namespace -f -e %s -m devdax --map=mem", dax->node,
 				 dax->namespace);
+	if (dax->pieces)
+		return tarn_fail(err, EINVAL, "%s has its memory in more than one piece, and tarnfs needs "
+				 "one: daxctl destroy-device -f %s and of others of its region, then "
+				 "daxctl create-device", dax->node, dax->name);
 	if (dax->align % TARNFS_HUGE || !dax->align) {
 		if (dax->kind == TARN_DAX_NVDIMM)
 			return tarn_fail(err, EINVAL, "%s has an alignment of %llu bytes, and tarnfs needs "

@@ -427,6 +427,7 @@ struct tarn_dax {
 	enum tarn_dax_kind kind;
 	char namespace[64];	/* of an NVDIMM, else "" */
 	bool map_dev;		/* page structures are on the device: --map=dev */
+	bool pieces;		/* memory in more than one range */
 };
 /*
  * what: dax0.0, a path of its node, namespace0.0, or a region that has just one. -ENOTTY: in
