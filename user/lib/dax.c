@@ -55,6 +55,14 @@ static uint64_t number_of(const char *dir, const char *attribute)
 	       strtoull(text, NULL, 0) : 0;
 }
 
+static int access_in(const char *dir, const char *name)
+{
+	char path[PATH_MAX + 32];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return access(path, F_OK);
+}
+
 /* The last component of what a link points to, "" if it is none. */
 static void link_name(char *out, size_t room, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -130,16 +138,18 @@ static enum tarn_dax_kind kind_of(const char *path, const char *namespace)
 int tarn_dax_read(const struct tarn_dax_places *p, struct tarn_dax *dax, const char *name)
 {
 	char path[PATH_MAX], real[PATH_MAX], text[64], *end;
+	struct tarn_dax empty = { .target_node = -1 };
 	unsigned int ma, mi;
 
-	memset(dax, 0, sizeof(*dax));
-	dax->target_node = -1;
 	if (!is_dax_name(name))
 		return -ENOENT;
+	/* it may be dax's own name, that is being read again */
+	snprintf(empty.name, sizeof(empty.name), "%s", name);
+	*dax = empty;
+	name = dax->name;
 	snprintf(path, sizeof(path), "%s/bus/dax/devices/%s", p->sys, name);
 	if (!realpath(path, real))
 		return -errno;
-	snprintf(dax->name, sizeof(dax->name), "%s", name);
 	snprintf(dax->node, sizeof(dax->node), "%s/%s", p->dev, name);
 	link_name(dax->driver, sizeof(dax->driver), "%s/driver", real);
 	dax->size = number_of(real, "size");
@@ -151,6 +161,7 @@ int tarn_dax_read(const struct tarn_dax_places *p, struct tarn_dax *dax, const c
 		dax->major = ma;
 		dax->minor = mi;
 	}
+	dax->pieces = !access_in(real, "mapping1");
 	/* on an NVDIMM the device above has its name too, and knows the namespace */
 	end = strrchr(real, '/');
 	if (end)

@@ -210,17 +210,14 @@ static int lock(const struct tarn_dax_places *p, const char *name)
 
 static int begin(const struct tarn_dax_places *p, struct tarn_dax *dax, struct tarn_err *err)
 {
-	char name[sizeof(dax->name)];
-	int fd, ret;
+	int fd = lock(p, dax->name);
+	int ret = fd < 0 ? fd : tarn_dax_read(p, dax, dax->name);
 
-	strcpy(name, dax->name);
-	fd = lock(p, name);
-	ret = fd < 0 ? fd : tarn_dax_read(p, dax, name);
 	if (!ret)
 		return fd;
 	if (fd >= 0)
 		close(fd);
-	return tarn_fail(err, -ret, "%s: it has gone (%s)", name, strerror(-ret));
+	return tarn_fail(err, -ret, "%s: it has gone (%s)", dax->name, strerror(-ret));
 }
 
 /*
@@ -299,6 +296,10 @@ static int refuse_memory(const struct tarn_dax *dax, struct tarn_err *err)
 				 "structures on the shared media; this erases it and makes it anew: ndctl "
 				 "create-namespace -f -e %s -m devdax --map=mem", dax->node,
 				 dax->namespace);
+	if (dax->pieces)
+		return tarn_fail(err, EINVAL, "%s has its memory in more than one piece, and tarnfs needs "
+				 "one: daxctl destroy-device -f %s and of others of its region, then "
+				 "daxctl create-device", dax->node, dax->name);
 	if (dax->align % TARNFS_HUGE || !dax->align) {
 		if (dax->kind == TARN_DAX_NVDIMM)
 			return tarn_fail(err, EINVAL, "%s has an alignment of %llu bytes, and tarnfs needs "

@@ -28,6 +28,16 @@ static int find_size(struct tarn_device *d, const struct stat *st, struct tarn_e
 		return 0;
 	}
 	fd = open(d->path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && errno == EACCES) {
+		char text[32];
+
+		/* whoever may not read it may know how large it is: in sectors of 512 bytes */
+		if (tarn_sysfs_read(text, sizeof(text), "/sys/dev/block/%u:%u/size",
+				    major(st->st_rdev), minor(st->st_rdev)) <= 0)
+			return tarn_fail(err, EACCES, "%s: %s", d->path, strerror(EACCES));
+		d->size = strtoull(text, NULL, 10) * 512;
+		return 0;
+	}
 	if (fd < 0)
 		return tarn_fail(err, errno, "%s: %s", d->path, strerror(errno));
 	if (ioctl(fd, BLKGETSIZE64, &size)) {

@@ -37,7 +37,11 @@ int tarn_fail_prefix(struct tarn_err *err, int ret, const char *fmt, ...)
  * TARNFS_STOP_AT=name[:count[:signal]]: SIGKILL, or that signal, on reaching it
  * for the first or the count-th time): after-reserve, mid-copy (after each piece
  * of a file's bytes; the first time within a file), after-records,
- * after-commit, before-apply, before-at-end. For any thread.
+ * after-commit, before-apply, before-at-end. For any thread. Of tarn_mkfs_write(), in this order:
+ * mkfs-begin, mkfs-zeroed, mkfs-pages, mkfs-log, mkfs-control, mkfs-commit, mkfs-second,
+ * mkfs-first. Of tarn_replay(at_end): replayed. Of mount.tarnfs besides: mount-claimed,
+ * mount-at-end, mount-published (before it appears on its directory). Of tarn_dax_attach() and _detach(): device-unbound,
+ * device-bound (attach alone: the name is still on the driver's list).
  */
 void tarn_stop_point(const char *name);
 
@@ -423,6 +427,7 @@ struct tarn_dax {
 	enum tarn_dax_kind kind;
 	char namespace[64];	/* of an NVDIMM, else "" */
 	bool map_dev;		/* page structures are on the device: --map=dev */
+	bool pieces;		/* memory in more than one range */
 };
 /*
  * what: dax0.0, a path of its node, namespace0.0, or a region that has just one. -ENOTTY: in
