@@ -32,7 +32,7 @@ static void tarnfs_each_inode(struct tarnfs_sb_info *sbi, void (*fn)(struct inod
 	spin_lock(&sb->s_inode_list_lock);
 	list_for_each_entry(inode, &sb->s_inodes, i_sb_list) {
 		spin_lock(&inode->i_lock);
-		if (inode->i_state & (I_FREEING | I_WILL_FREE | I_NEW)) {
+		if (inode_state_read_once(inode) & (I_FREEING | I_WILL_FREE | I_NEW)) {
 			spin_unlock(&inode->i_lock);
 			continue;
 		}
@@ -369,7 +369,7 @@ static int tarnfs_match_living(struct inode *inode, TARNFS_INO_T ino, void *data
 		return 0;
 	spin_lock(&inode->i_lock);
 	/* who is on its way out or not yet in has no mappings */
-	if (!(inode->i_state & (I_FREEING | I_WILL_FREE | I_NEW))) {
+	if (!(inode_state_read_once(inode) & (I_FREEING | I_WILL_FREE | I_NEW))) {
 		atomic_inc(&inode->i_count);
 		found = 1;
 	}

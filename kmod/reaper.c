@@ -24,17 +24,13 @@
 static bool tarnfs_entry_pinned(void *entry)
 {
 	unsigned long value = xa_to_value(entry);
-	unsigned long pfn = value >> TARNFS_DAX_SHIFT;
-	unsigned long end = pfn + (value & TARNFS_DAX_PMD ? PMD_SIZE / PAGE_SIZE : 1);
 
 	if (value & TARNFS_DAX_LOCKED)
 		return true;		/* a fault is at work on it */
 	if (value & (TARNFS_DAX_ZERO_PAGE | TARNFS_DAX_EMPTY))
 		return false;
-	for (; pfn < end; pfn++)
-		if (page_ref_count(pfn_to_page(pfn)) > TARNFS_DAX_IDLE_REFS)
-			return true;
-	return false;
+	return tarnfs_pages_pinned(value >> TARNFS_DAX_SHIFT,
+				   value & TARNFS_DAX_PMD ? PMD_SIZE / PAGE_SIZE : 1);
 }
 
 static bool tarnfs_mapping_pinned(struct address_space *mapping)
@@ -69,8 +65,8 @@ void tarnfs_wait_for_pins(struct inode *inode)
 
 	while (tarnfs_mapping_pinned(&inode->i_data)) {
 		if (!told && time_after(jiffies, since + 5 * HZ)) {
-			pr_notice("%s: waiting for the end of I/O on pages of inode %lu (a pipe, or O_DIRECT)\n",
-				  inode->i_sb->s_id, inode->i_ino);
+			pr_notice("%s: waiting for the end of I/O on pages of inode %llu (a pipe, or O_DIRECT)\n",
+				  inode->i_sb->s_id, (u64)inode->i_ino);
 			told = true;
 		}
 		schedule_timeout_idle(TARNFS_PIN_POLL);

@@ -99,6 +99,10 @@ struct tarnfs_sb_info {
 	bool			failure_stopped;	/* umount: users take no inodes */
 	atomic_t		leaving;	/* inodes with DAX entries on their way out */
 
+	/* Of a character device: see super.c. */
+	struct list_head	char_link;
+	const struct dax_device	*char_key;	/* backing.dax, kept when that is let go */
+
 	struct srcu_struct	io_srcu;	/* see tarnfs_io_begin() */
 	struct rcu_head		rcu;
 };
