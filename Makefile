@@ -13,8 +13,8 @@ export O
 KERNEL ?= $(shell uname -r)
 KVER ?=
 ifneq ($(KVER),)
-ifeq ($(filter $(KVER),6.1 6.12 7.3),)
-$(error KVER=$(KVER): there are 6.1, 6.12 and 7.3)
+ifeq ($(filter $(KVER),6.1 6.12 7.3 6.12-kasan 6.12-lockdep),)
+$(error KVER=$(KVER): there are 6.1, 6.12 and 7.3, 6.12-kasan and 6.12-lockdep)
 endif
 # asked once, and only by a target that wants it
 kdir = $(eval kdir := $$(shell tools/vm/fetch-kernel --offline $(KVER))/kdir)$(kdir)
