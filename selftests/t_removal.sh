@@ -186,7 +186,7 @@ while [ $rounds -lt 15 ]; do
 	rounds=$((rounds + 1))
 	(mount -i -t tarnfs $dev $m; :) >>out 2>&1 &
 	p1=$!
-	[ $((rounds % 2)) = 0 ] || sleep 0.0$((rounds % 10))
+	sleep "$(printf '0.%03d' $((rounds * 40 % 500)))"
 	take || bad=$((bad + 1))
 	wait $p1
 	if ! is_gone; then
