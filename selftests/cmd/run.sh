@@ -28,7 +28,7 @@ field() {
 	sed -n "s/^  $1  *//p"
 }
 
-plan 356
+plan 354
 
 # ---- help, versions, unknown options ----
 for c in mkfs.tarnfs fsck.tarnfs mount.tarnfs umount.tarnfs tarnfs; do
@@ -69,8 +69,6 @@ refuse "device: an unknown verb" 2 "'frob': list, attach or detach" tarnfs devic
 refuse "device list: a device" 2 "list takes no device" tarnfs device list dax0.0
 refuse "device attach: none" 2 "attach: which device?" tarnfs device attach
 refuse "device detach: none" 2 "detach: which device?" tarnfs device detach --
-refuse "device detach: --force" 2 "--force goes with attach alone" tarnfs device detach --force dax0.0
-refuse "device list: --force" 2 "--force goes with attach alone" tarnfs device list -f
 refuse "device list: the columns" 0 \
 	"^# device *kind *mode *size *align *map *driver *node *tarnfs *mounted *label$" tarnfs device list
 as_user=
