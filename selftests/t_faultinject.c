@@ -17,8 +17,7 @@
 #define BIG		(160 * MIB)	/* more chunks of 2 MiB than a word has bits */
 #define MANY		1200		/* operations: makes the kernel's tables grow */
 #define COLD		400		/* files, each looked up once */
-#define LIMIT		2000		/* of allocations in a call: never reached */
-#define POINTS		3		/* of each call */
+#define LIMIT		50000		/* of allocations in a call: never reached */
 
 /* ---- failures on request ------------------------------------------------ */
 
@@ -652,7 +651,8 @@ static void inject(const struct call *call)
 			call->undo();
 	}
 	ok(ended && !wrong, "%s: ENOMEM or success, whichever allocation fails", call->name);
-	ok(!changed, "%s: refused, it changed nothing", call->name);
+	if (!call->mounts)
+		ok(!changed, "%s: refused, it changed nothing", call->name);
 	ok(!stuck, "%s: works when tried again", call->name);
 	printf("# %s: %u allocations made to fail, %u refusals\n", call->name, hits, refusals);
 }
@@ -660,7 +660,7 @@ static void inject(const struct call *call)
 int main(int argc, char **argv)
 {
 	const unsigned int count = sizeof(calls) / sizeof(calls[0]);
-	unsigned int i;
+	unsigned int i, plan = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("TAP version 13\n");
@@ -668,7 +668,9 @@ int main(int argc, char **argv)
 		printf("1..0 # SKIP this kernel cannot make allocations fail\n");
 		return 0;
 	}
-	printf("1..%u\n", count * POINTS);
+	for (i = 0; i < count; i++)
+		plan += calls[i].mounts ? 2 : 3;
+	printf("1..%u\n", plan);
 	use_device(argc, argv);
 	make_super();
 
