@@ -28,7 +28,7 @@ log_pages() {
 	fi
 }
 
-plan 53
+plan 60
 
 # ---- clean ----
 yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 1M $dev
@@ -131,5 +131,22 @@ log_pages "$work/b" in
 refuse "with its own log again" 0 " 0 differences" tarnfs check "$m"
 yes "umount" umount "$m"
 refuse "fsck" 0 "clean, 2 directories, 3 files, 1 symlinks" fsck.tarnfs $dev
+
+# ---- what is no difference ----
+mkfs.tarnfs -q -f --hosts-fenced --log-size 1M $dev
+mount -t tarnfs $dev "$m"
+tarnfs mkdir "$m/odd"
+refuse "cp of links whose modes are odd, as those of /proc/PID/fd" 0 "^0 files, 1 directories, [1-9][0-9]* symlinks" \
+	sh -c "tarnfs cp -r /proc/\$\$/fd '$m/odd'"
+same "... which are 0777 in the log" "" "$(tarnfs log "$m" | grep ' symlink ' | grep -v 'mode=0777')"
+refuse "... and to check" 0 " 0 differences$" tarnfs check "$m"
+yes "creat of set-id files that all may write" tarnfs creat -s 4096 -m 6777 "$m/odd/suid" "$m/odd/suid2"
+refuse "... check" 0 " 0 differences$" tarnfs check "$m"
+echo x | setpriv --reuid 65534 --regid 65534 --clear-groups dd of="$m/odd/suid" conv=notrunc 2>/dev/null
+same "a user's write takes the bits" 777 "$(stat -c %a "$m/odd/suid")"
+refuse "... which is no difference, but said" 0 " 0 differences; 1 set-user-id or set-group-id file lost" tarnfs check "$m"
+umount "$m" && mount -t tarnfs $dev "$m"
+refuse "... after a mount they are back" 0 " 0 differences$" tarnfs check "$m"
+umount "$m"
 
 finish

@@ -43,7 +43,8 @@ void cp_describe(const struct copy *c, const struct item *e, struct tarn_new *n)
 	n->target = e->target;
 	n->mtime_sec = e->st.st_mtim.tv_sec;
 	n->mtime_nsec = (uint32_t)e->st.st_mtim.tv_nsec;
-	n->mode = (uint16_t)mode;
+	/* what stat says of a link differs between file systems (/proc), and of every link here is this */
+	n->mode = S_ISLNK(e->st.st_mode) ? 0777 : (uint16_t)mode;
 }
 
 /*
