@@ -28,7 +28,7 @@ log_pages() {
 	fi
 }
 
-plan 60
+plan 61
 
 # ---- clean ----
 yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 1M $dev
