@@ -131,6 +131,8 @@ int tarn_kernel_open_meta(int dirfd, const struct tarn_media_range *writable, si
 /* STATUS; st->version is the module's also when -EPROTO (another version) is returned. */
 int tarn_kernel_status(int dirfd, struct tarnfs_status *st);
 /* The sentence for -EPROTO of the above, which it returns. */
+/* The same, with a sentence for each failure; -EIO when the mount is shut down. */
+int tarn_mount_status(int dirfd, struct tarnfs_status *st, struct tarn_err *err);
 int tarn_kernel_mismatch(const struct tarnfs_status *st, struct tarn_err *err);
 
 /* ---- session.c ---- */
