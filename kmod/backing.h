@@ -66,7 +66,7 @@ int tarnfs_bdev_open(struct tarnfs_backing *backing, struct super_block *sb,
 /* ---- backing_daxbus.c or backing_fsdev.c -------------------------------- */
 
 /* The driver that a devdax has to be bound to. */
-extern const char tarnfs_daxbus_driver[];
+extern const char *const tarnfs_daxbus_driver;
 
 int tarnfs_daxbus_register(void);
 void tarnfs_daxbus_unregister(void);

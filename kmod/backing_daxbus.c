@@ -19,7 +19,7 @@
 #include "tarnfs.h"
 #include "daxbus_layout.h"
 
-const char tarnfs_daxbus_driver[] = "tarnfs_dax";
+const char *const tarnfs_daxbus_driver = "tarnfs_dax";
 
 /* The driver's data of a bound device. */
 struct tarnfs_dax {
@@ -34,7 +34,11 @@ struct tarnfs_dax {
 
 static const struct tarnfs_layout_entry tarnfs_layout[]
 	__used __section(TARNFS_LAYOUT_SECTION) = {
-	TARNFS_LAYOUT_DRIVER,
+	TARNFS_LAYOUT_STRUCT(dax_device_driver),
+	TARNFS_LAYOUT_MEMBER(dax_device_driver, drv),
+	TARNFS_LAYOUT_MEMBER(dax_device_driver, ids),
+	TARNFS_LAYOUT_MEMBER(dax_device_driver, probe),
+	TARNFS_LAYOUT_MEMBER(dax_device_driver, remove),
 	TARNFS_LAYOUT_STRUCT(dev_dax),
 	TARNFS_LAYOUT_MEMBER(dev_dax, region),
 	TARNFS_LAYOUT_MEMBER(dev_dax, dax_dev),

@@ -12,11 +12,15 @@
 #include "tarnfs.h"
 #include "daxbus_layout.h"
 
-const char tarnfs_daxbus_driver[] = "fsdev_dax";
+const char *const tarnfs_daxbus_driver = "fsdev_dax";
 
 static const struct tarnfs_layout_entry tarnfs_layout[]
 	__used __section(TARNFS_LAYOUT_SECTION) = {
-	TARNFS_LAYOUT_DRIVER,
+	TARNFS_LAYOUT_STRUCT(dax_device_driver),
+	TARNFS_LAYOUT_MEMBER(dax_device_driver, drv),
+	TARNFS_LAYOUT_MEMBER(dax_device_driver, ids),
+	TARNFS_LAYOUT_MEMBER(dax_device_driver, probe),
+	TARNFS_LAYOUT_MEMBER(dax_device_driver, remove),
 };
 
 /* Somebody wrote to its new_id. */

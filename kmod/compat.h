@@ -126,6 +126,18 @@ static inline void super_set_uuid(struct super_block *sb, const u8 *uuid, unsign
 }
 #endif
 
+/* 6.6: the superblock is told of a block device that was taken away */
+#if TARNFS_KERNEL_BEFORE(6, 6)
+#define TARNFS_SHUTDOWN_OP
+#else
+#define TARNFS_SHUTDOWN_OP	.shutdown = tarnfs_gone,
+#endif
+
+/* 6.7: a device that goes says so; before, its whole range fails with no flag */
+#if TARNFS_KERNEL_BEFORE(6, 7)
+#define MF_MEM_PRE_REMOVE	0
+#endif
+
 /* 6.14: ->d_revalidate() is told the parent and the name */
 #if TARNFS_KERNEL_BEFORE(6, 14)
 #define TARNFS_REVALIDATE_ARGS	struct dentry *dentry, unsigned int flags
@@ -196,6 +208,23 @@ static inline unsigned long inode_state_read_once(struct inode *inode)
 #else
 #define TARNFS_CREATE_ARGS \
 	struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry, umode_t mode
+#endif
+
+/* 6.15: who truncates removes the DAX entries himself. Nothing is mapped or pinned. */
+static inline void tarnfs_drop_entries(struct inode *inode)
+{
+#if TARNFS_KERNEL_BEFORE(6, 15)
+	truncate_inode_pages(inode->i_mapping, 0);
+#else
+	dax_break_layout_final(inode);
+#endif
+}
+
+/* 7.0: inode numbers have 64 bits everywhere */
+#if TARNFS_KERNEL_BEFORE(7, 0)
+#define TARNFS_INO_T	unsigned long
+#else
+#define TARNFS_INO_T	u64
 #endif
 
 /*

@@ -90,11 +90,4 @@ struct tarnfs_layout_entry {
 #define TARNFS_LAYOUT_MEMBER(type, member) \
 	{ #type "." #member, offsetof(struct type, member), sizeof_field(struct type, member) }
 
-#define TARNFS_LAYOUT_DRIVER						\
-	TARNFS_LAYOUT_STRUCT(dax_device_driver),			\
-	TARNFS_LAYOUT_MEMBER(dax_device_driver, drv),			\
-	TARNFS_LAYOUT_MEMBER(dax_device_driver, ids),			\
-	TARNFS_LAYOUT_MEMBER(dax_device_driver, probe),			\
-	TARNFS_LAYOUT_MEMBER(dax_device_driver, remove)
-
 #endif /* _TARNFS_DAXBUS_LAYOUT_H */

@@ -93,6 +93,7 @@ void tarnfs_evict_inode(struct inode *inode)
 			tarnfs_writeback(inode, 0, LLONG_MAX, TARNFS_EVICT);
 	}
 	tarnfs_truncate_final(inode);
+	tarnfs_left(inode);
 	clear_inode(inode);
 	if (!node)
 		return;

@@ -14,6 +14,7 @@
 
 #include <linux/pagemap.h>
 #include <linux/rcupdate_wait.h>
+#include <linux/wait_bit.h>
 #include "tarnfs.h"
 
 #define TARNFS_REAP_DELAY	(HZ / 10)	/* a batch of files closed together goes together */
@@ -80,8 +81,12 @@ int tarnfs_drop_inode(struct inode *inode)
 
 	if (mapping_empty(&inode->i_data))
 		return 1;
-	if (test_bit(TARNFS_INODE_IDLE, &ti->flags))
+	if (test_bit(TARNFS_INODE_IDLE, &ti->flags)) {
+		/* nobody finds it any more; who waits for the last entry has to know */
+		set_bit(TARNFS_INODE_LEAVING, &ti->flags);
+		atomic_inc(&sbi->leaving);
 		return 1;
+	}
 
 	spin_lock(&sbi->reap_lock);
 	if (!test_bit(TARNFS_SB_UMOUNT, &sbi->state) && inode->i_ino != TARNFS_INO_META) {
@@ -93,6 +98,15 @@ int tarnfs_drop_inode(struct inode *inode)
 	}
 	spin_unlock(&sbi->reap_lock);
 	return 0;
+}
+
+void tarnfs_left(struct inode *inode)
+{
+	struct tarnfs_sb_info *sbi = tarnfs_sb(inode->i_sb);
+
+	if (test_and_clear_bit(TARNFS_INODE_LEAVING, &tarnfs_i(inode)->flags) &&
+	    atomic_dec_and_test(&sbi->leaving))
+		wake_up_var(&sbi->leaving);
 }
 
 void tarnfs_reap_forget(struct inode *inode)

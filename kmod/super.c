@@ -33,14 +33,15 @@ static int tarnfs_read_super(struct tarnfs_sb_info *sbi, struct fs_context *fc,
 	pages = dax_direct_access(sbi->backing.dax,
 				  PHYS_PFN(sbi->backing.start + TARNFS_SUPER_OFF), 1, DAX_ACCESS,
 				  &kaddr, NULL);
-	if (pages > 0) {
+	/* The kernel may have unmapped a page that is known to be bad. */
+	if (pages > 0 && !PageHWPoison(virt_to_page(kaddr))) {
 		clflush_cache_range(kaddr, sizeof(*raw));
 		left = copy_mc_to_kernel(raw, kaddr, sizeof(*raw));
 	}
 	dax_read_unlock(id);
 	if (left) {
-		errorfc(fc, "%s: superblock cannot be read: poisoned memory; fsck.tarnfs has a look at the second copy",
-			sbi->sb->s_id);
+		errorfc(fc, "%s: superblock at device offset %#x cannot be read: poisoned memory, or the device is being removed; fsck.tarnfs has a look at the second copy",
+			sbi->sb->s_id, TARNFS_SUPER_OFF);
 		return -EIO;
 	}
 	return 0;
@@ -268,6 +269,7 @@ static const struct super_operations tarnfs_super_operations = {
 	.sync_fs	= tarnfs_sync_fs,
 	.statfs		= tarnfs_statfs,
 	.show_options	= tarnfs_show_options,
+	TARNFS_SHUTDOWN_OP
 };
 
 /* ---- mount -------------------------------------------------------------- */
@@ -349,6 +351,7 @@ static int tarnfs_fill_super(struct super_block *sb, struct fs_context *fc)
 		errorfc(fc, "%s: device does not take blocks of 4096 bytes", sb->s_id);
 		return -EINVAL;
 	}
+	tarnfs_failure_begin(sbi);
 	err = tarnfs_backing_open(&sbi->backing, sb, fc);
 	if (err)
 		return err;
@@ -374,8 +377,16 @@ static int tarnfs_fill_super(struct super_block *sb, struct fs_context *fc)
 	sb->s_root = d_make_root(inode);
 	if (!sb->s_root)
 		return -ENOMEM;
-	tarnfs_failure_add(sbi);
-	return tarnfs_backing_confirm(&sbi->backing, sb, fc);
+	err = tarnfs_failure_add(sbi);
+	if (err) {
+		errorfc(fc, "%s: a device was removed meanwhile; if it was not this one: try again",
+			sb->s_id);
+		return err;
+	}
+	err = tarnfs_backing_confirm(&sbi->backing, sb, fc);
+	if (err)
+		return err;
+	return tarnfs_bad_scan(sbi);
 }
 
 /*
@@ -497,6 +508,7 @@ static int tarnfs_get_tree(struct fs_context *fc)
 	INIT_WORK(&sbi->put_work, tarnfs_put_work);
 	mutex_init(&sbi->apply_mutex);
 	init_rwsem(&sbi->tree_rwsem);
+	seqlock_init(&sbi->bad_lock);
 	spin_lock_init(&sbi->reap_lock);
 	INIT_LIST_HEAD(&sbi->reap_list);
 	INIT_DELAYED_WORK(&sbi->reap_work, tarnfs_reap_work);
@@ -583,6 +595,7 @@ static void tarnfs_kill_sb(struct super_block *sb)
 		set_bit(TARNFS_SB_UMOUNT, &sbi->state);
 		spin_unlock(&sbi->reap_lock);
 		cancel_delayed_work_sync(&sbi->reap_work);
+		tarnfs_failure_stop(sbi);
 		iput(sbi->meta_inode);
 	}
 	/* evicts; calls put_super if it was mounted */

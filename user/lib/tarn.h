@@ -319,6 +319,11 @@ struct tarn_kernel_ops {
 	void (*page_unlock)(struct tarn_kernel *k, uint16_t page);
 };
 struct tarn_kernel { const struct tarn_kernel_ops *ops; };
+/*
+ * Bad memory that the mount of dirfd knows of, in order: *out (malloc()ed, NULL when there is
+ * none) and *count. A negative errno: -EOPNOTSUPP from a module that does not know yet.
+ */
+int tarn_kernel_badranges(int dirfd, struct tarnfs_range **out, uint32_t *count);
 
 /* ---- session: one mounted fs as a command uses it (session.c) ---- */
 struct tarn_session {
