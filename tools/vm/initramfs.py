@@ -30,9 +30,10 @@ truncate chmod chown chgrp realpath readlink seq od cksum env nice id expr find 
 MODULES = """
 virtio_pci virtio_blk virtio_console
 libnvdimm nfit nd_pmem nd_btt dax device_dax dax_pmem fsdev_dax
-cxl_core cxl_acpi cxl_pci cxl_port cxl_mem cxl_pmem dax_cxl
 ext4 crc32c_generic loop
 """.split()
+
+CXL_MODULES = "cxl_core cxl_acpi cxl_pci cxl_port cxl_mem cxl_pmem dax_cxl".split()
 
 
 class Missing(Exception):
