@@ -19,6 +19,8 @@
  *	memfail ranges-rules DIR	its rules; prints "good" or what is not
  *	memfail reserve DIR SIZE COUNT [zero]	"OFF+LEN ..." of a reservation, let go again
  *	memfail extent FILE		"OFF LEN" of the device, by FIEMAP
+ *	memfail press DIR		take memory until the kernel looks for some to reclaim:
+ *					"reclaimed", or "none" when all was taken in vain
  *	memfail pin FILE@OFFSET DIR	a pipe holds the page, nothing else does, until
  *					DIR/drain exists
  *	memfail pin-reserved MOUNT DIR	the same with a page of a reservation that is let go
@@ -507,6 +509,42 @@ static int hit_dirty(char *arg)
 	return 0;
 }
 
+/* A number of /proc/meminfo or /proc/vmstat. */
+static uint64_t proc_number(const char *path, const char *name)
+{
+	char line[256];
+	uint64_t value = 0;
+	size_t len = strlen(name);
+	FILE *f = fopen(path, "r");
+
+	if (!f)
+		die(path);
+	while (fgets(line, sizeof(line), f))
+		if (!strncmp(line, name, len) && (line[len] == ' ' || line[len] == ':'))
+			value = strtoull(line + len + 1, NULL, 10);
+	fclose(f);
+	return value;
+}
+
+static int press(void)
+{
+	uint64_t before = proc_number("/proc/vmstat", "slabs_scanned");
+
+	while (proc_number("/proc/meminfo", "MemFree") > 4096) {
+		char *p = mmap(NULL, HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS |
+			       MAP_POPULATE, -1, 0);
+
+		if (p == MAP_FAILED)
+			break;
+		if (proc_number("/proc/vmstat", "slabs_scanned") > before) {
+			printf("reclaimed\n");
+			return 0;
+		}
+	}
+	printf("none\n");
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[1] : "";
@@ -537,6 +575,8 @@ int main(int argc, char **argv)
 	if (!strcmp(what, "reserve") && argc > 4)
 		return reserve(argv[2], strtoull(argv[3], NULL, 0), strtoul(argv[4], NULL, 0),
 			       argc > 5);
+	if (!strcmp(what, "press"))
+		return press();
 	if (!strcmp(what, "extent"))
 		return extent(argv[2]);
 	if (!strcmp(what, "pin") && argc > 3)
