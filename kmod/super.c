@@ -386,7 +386,11 @@ static int tarnfs_fill_super(struct super_block *sb, struct fs_context *fc)
 	err = tarnfs_backing_confirm(&sbi->backing, sb, fc);
 	if (err)
 		return err;
-	return tarnfs_bad_scan(sbi);
+	err = tarnfs_bad_scan(sbi);
+	if (err && err != -EINTR)
+		errorfc(fc, "%s: cannot be looked through for bad memory: error %d; is it being removed?",
+			sb->s_id, err);
+	return err;
 }
 
 /*

@@ -6,22 +6,13 @@
 
 # shellcheck source=selftests/lib.sh
 if [ -e /selftests/lib.sh ]; then . /selftests/lib.sh; else . "${0%/*}/lib.sh"; fi
+# shellcheck source=selftests/memory.sh
+. /selftests/memory.sh
 
-dev=/dev/pmem0
 m=/mnt/tarn
 other=/mnt/other
-f=/selftests/memfail
 mkdir -p $m $other
 umask 022
-
-wait_until() {
-	tries=0
-	until "$@"; do
-		tries=$((tries + 1))
-		[ $tries -lt 3000 ] || return 1
-		sleep 0.01
-	done
-}
 
 free_bytes() {
 	tarnfs status $m | sed -n 's/^free  *\([0-9]*\) .*/\1/p'

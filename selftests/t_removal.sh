@@ -7,32 +7,12 @@
 
 # shellcheck source=selftests/lib.sh
 if [ -e /selftests/lib.sh ]; then . /selftests/lib.sh; else . "${0%/*}/lib.sh"; fi
+# shellcheck source=selftests/memory.sh
+. /selftests/memory.sh
 
-dev=/dev/pmem0
 m=/mnt/tarn
-f=/selftests/memfail
-driver=/sys/bus/nd/drivers/nd_pmem
-name=$(basename "$(readlink -f /sys/block/pmem0/device)")
 mkdir -p $m
 umask 022
-
-take() {
-	echo "$name" >$driver/unbind
-}
-
-give() {
-	echo "$name" >$driver/bind || return 1
-	wait_until test -b $dev
-}
-
-wait_until() {
-	tries=0
-	until "$@"; do
-		tries=$((tries + 1))
-		[ $tries -lt 6000 ] || return 1
-		sleep 0.01
-	done
-}
 
 is_gone() {
 	! mountpoint -q $m
@@ -48,7 +28,7 @@ again() {
 	give && mount -t tarnfs $dev $m
 }
 
-plan 56
+plan 58
 yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 4M $dev
 yes "mount" mount -t tarnfs $dev $m
 yes "files" tarnfs creat --fill 5 -s 20000 $m/small $m/pinned
@@ -200,6 +180,8 @@ same "15 rounds: either mounted or not" 0 $bad
 yes "mount" mount -t tarnfs $dev $m
 refuse "the files are right" 0 "^3 of 3" tarnfs verify --seed 5 $m/small $m/pinned $m/large
 yes "umount" umount $m
+yes "the device is taken away" take
 yes "the module can go" rmmod tarnfs
 yes "... and comes back" modprobe tarnfs
+yes "the device comes back" give
 finish

@@ -16,7 +16,7 @@ cat >"$work/guest.sh" <<'GUEST'
 dev=/dev/pmem0
 dax=/dev/dax0.0
 
-plan 29
+plan 35
 
 # ---- no module ----
 for c in "mkfs.tarnfs $dev" "tarnfs status $dev" "tarnfs log $dev"; do
@@ -29,7 +29,7 @@ refuse "no module: status of a directory" 1 "/mnt: not on a tarnfs" tarnfs statu
 refuse "no module: creat" 1 "not on a tarnfs" tarnfs creat /mnt/x
 
 # ---- a devdax character device ----
-yes "a devdax namespace" ndctl create-namespace -f -e namespace0.0 -m devdax
+yes "a devdax namespace" ndctl create-namespace -f -e namespace0.0 -m devdax --map=mem
 for c in "mkfs.tarnfs -f $dax" "tarnfs status $dax" "tarnfs log $dax"; do
 	refuse "devdax: $c" 1 "$dax is bound to device_dax: tarnfs device attach dax0.0" $c
 done
@@ -55,6 +55,10 @@ for c in "mkfs.tarnfs -f $dax" "tarnfs status $dax"; do
 	refuse "system-ram: $c" 1 "$dax is in system-ram mode.*daxctl reconfigure-device --mode=devdax --force dax0.0" $c
 done
 refuse "system-ram: mount" 32 "is in system-ram mode.*daxctl reconfigure-device" mount -t tarnfs $dax /mnt
+for c in attach detach; do
+	refuse "system-ram: device $c" 1 "daxctl reconfigure-device --mode=devdax --force dax0.0" tarnfs device $c dax0.0
+done
+refuse "system-ram: device list" 0 "^$dax  *nvdimm  *system-ram .* kmem .* - *- *-$" tarnfs device list
 # as where udev has not made it; daxctl itself needs it
 mv $dax /dev/aside
 for c in mkfs.tarnfs "tarnfs status"; do
@@ -64,6 +68,9 @@ refuse "... and a device that is not there is no image to be made" 1 "/dev/dax9.
 mv /dev/aside $dax
 yes "the command of the message" sh -c "$(mkfs.tarnfs $dax 2>&1 | sed 's/.*\(daxctl .*dax0.0\).*/\1/')"
 refuse "... makes it a devdax" 1 "is bound to device_dax" mkfs.tarnfs $dax
+refuse "no module: device attach" 1 "the kernel has no driver tarnfs_dax: modprobe tarnfs" tarnfs device attach dax0.0
+refuse "no module: mount -o attach" 32 "the kernel has no driver tarnfs_dax" mount -t tarnfs -o attach $dax /mnt
+refuse "... it is where it was" 0 "^$dax .* device_dax .*unknown" tarnfs device list
 finish
 GUEST
 "$top/tools/vm/run" --raw --module kmem "$work/guest.sh" >"$work/out"

@@ -297,6 +297,10 @@ static void finds(void **state)
 	refused("region40", ENOENT, "no devdax device");
 	assert_int_equal(tarn_dax_find_in(&places, &dax, "region4", &err), 0);
 	assert_int_equal(dax.kind, TARN_DAX_CXL);
+	/* nor region44 */
+	device("dax6.0", "platform/ACPI0017:00/root0/decoder0.0/region44/dax_region44", NULL);
+	assert_int_equal(tarn_dax_find_in(&places, &dax, "region4", &err), 0);
+	assert_string_equal(dax.name, "dax4.0");
 	device("dax5.0", "platform/hmem.0", "device_dax");
 	assert_int_equal(tarn_dax_find_in(&places, &dax, "dax5.0", &err), 0);
 	assert_int_equal(dax.kind, TARN_DAX_HMEM);
@@ -348,6 +352,9 @@ static void drivers(void **state)
 	ready("6.12.1", "fsdev_dax", ENXIO, "needs tarnfs_dax: tarnfs device attach dax0.0");
 	ready("7.3.0", "tarnfs_dax", ENXIO, "needs fsdev_dax: tarnfs device attach dax0.0");
 	ready("6.12.1", "famfs_dax", ENXIO, "is bound to famfs_dax");
+	file(at("sys/devices/" NVDIMM "/mode"), "pmem\n");
+	ready("6.12.1", "device_dax", EOPNOTSUPP, "made with --map=dev");
+	file(at("sys/devices/" NVDIMM "/mode"), "ram\n");
 	ready("6.12.1", "kmem", ENODEV, "daxctl reconfigure-device --mode=devdax --force dax0.0");
 }
 

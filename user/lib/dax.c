@@ -370,6 +370,16 @@ int tarn_dax_is_ram(const struct tarn_dax *dax, struct tarn_err *err)
 		dax->node, dax->name);
 }
 
+int tarn_dax_is_map_dev(const struct tarn_dax *dax, struct tarn_err *err)
+{
+	return tarn_fail(
+		err, EOPNOTSUPP,
+		"%s was made with --map=dev, which keeps this host's page structures on the shared "
+		"media; this erases it and makes it anew: "
+		"ndctl create-namespace -f -e %s -m devdax --map=mem",
+		dax->node, dax->namespace);
+}
+
 int tarn_dax_ready_in(const struct tarn_dax_places *p, const struct tarn_dax *dax,
 		      struct tarn_err *err)
 {
@@ -379,6 +389,8 @@ int tarn_dax_ready_in(const struct tarn_dax_places *p, const struct tarn_dax *da
 		return 0;
 	if (!strcmp(dax->driver, "kmem"))
 		return tarn_dax_is_ram(dax, err);
+	if (dax->map_dev)
+		return tarn_dax_is_map_dev(dax, err);
 	if (!dax->driver[0])
 		return tarn_fail(err, ENXIO, "%s has no driver: tarnfs device attach %s", dax->node,
 				 dax->name);

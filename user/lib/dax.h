@@ -39,6 +39,8 @@ int tarn_dax_ready_in(const struct tarn_dax_places *p, const struct tarn_dax *da
 const char *tarn_dax_wanted_in(const struct tarn_dax_places *p);
 /* The sentence for a device in system-ram mode: -ENODEV. */
 int tarn_dax_is_ram(const struct tarn_dax *dax, struct tarn_err *err);
+/* The sentence for one whose page structures are on it: -EOPNOTSUPP. */
+int tarn_dax_is_map_dev(const struct tarn_dax *dax, struct tarn_err *err);
 /* Whether a source in mountinfo is this device. */
 bool tarn_dax_is_source(const struct tarn_dax_places *p, const struct tarn_dax *dax,
 			const char *source);

@@ -298,10 +298,7 @@ static int refuse_memory(const struct tarn_dax *dax, struct tarn_err *err)
 		return tarn_fail(err, ENODEV, "%s has no memory: daxctl create-device makes a device "
 				 "that has", dax->name);
 	if (dax->map_dev)
-		return tarn_fail(err, EOPNOTSUPP, "%s was made with --map=dev, which keeps this host's page "
-				 "structures on the shared media; this erases it and makes it anew: ndctl "
-				 "create-namespace -f -e %s -m devdax --map=mem", dax->node,
-				 dax->namespace);
+		return tarn_dax_is_map_dev(dax, err);
 	if (dax->pieces)
 		return tarn_fail(err, EINVAL, "%s has its memory in more than one piece, and tarnfs needs "
 				 "one: daxctl destroy-device -f %s and of others of its region, then "
