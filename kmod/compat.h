@@ -220,6 +220,11 @@ static inline void set_default_d_op(struct super_block *sb, const struct dentry_
 }
 #endif
 
+/* 6.18 at the latest: system_dfl_wq instead of system_unbound_wq */
+#if TARNFS_KERNEL_BEFORE(6, 18)
+#define system_dfl_wq system_unbound_wq
+#endif
+
 /* 6.19: i_state is read through functions */
 #if TARNFS_KERNEL_BEFORE(6, 19)
 static inline unsigned long inode_state_read_once(struct inode *inode)

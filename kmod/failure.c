@@ -425,6 +425,8 @@ static void tarnfs_kill_users(struct inode *inode, u64 pos, u64 len, int mf_flag
 	struct address_space *mapping = inode->i_mapping;
 	u64 at;
 
+	/* fsync says so, once to each descriptor; before anyone can know and ask */
+	mapping_set_error(mapping, -EIO);
 	for (at = pos; at < pos + len; at += PAGE_SIZE) {
 		void *entry = xa_load(&mapping->i_pages, at >> PAGE_SHIFT);
 		struct page *head = NULL;
@@ -438,8 +440,6 @@ static void tarnfs_kill_users(struct inode *inode, u64 pos, u64 len, int mf_flag
 		if (head)
 			ClearPageHWPoison(head);
 	}
-	/* fsync says so, once to each descriptor */
-	mapping_set_error(mapping, -EIO);
 	filemap_invalidate_lock(mapping);
 	unmap_mapping_range(mapping, pos, len, 0);
 	filemap_invalidate_unlock(mapping);

@@ -103,7 +103,7 @@ void tarnfs_evict_inode(struct inode *inode)
 	ti->node = NULL;
 	ti->put->node = node;
 	if (llist_add(&ti->put->link, &sbi->put_list))
-		queue_work(system_unbound_wq, &sbi->put_work);
+		queue_work(system_dfl_wq, &sbi->put_work);
 	ti->put = NULL;
 }
 

@@ -92,7 +92,7 @@ int tarnfs_drop_inode(struct inode *inode)
 	if (!test_bit(TARNFS_SB_UMOUNT, &sbi->state) && inode->i_ino != TARNFS_INO_META) {
 		if (list_empty(&ti->reap_link))
 			list_add_tail(&ti->reap_link, &sbi->reap_list);
-		queue_delayed_work(system_unbound_wq, &sbi->reap_work,
+		queue_delayed_work(system_dfl_wq, &sbi->reap_work,
 				   test_bit(TARNFS_INODE_PINNED, &ti->flags) ?
 				   TARNFS_REAP_RETRY : TARNFS_REAP_DELAY);
 	}
