@@ -131,5 +131,6 @@ help:
 	@echo "unit, check-unit unit tests: built, run (CC=gcc|clang SAN=1)"
 	@echo "sparse           sparse on the module (KVER=, KDIR= as above)"
 	@echo "clean            removes $(O)"
+	@echo "CROSS_COMPILE=PREFIX SYSROOT=FOLDER make it all for another machine; tools/arm64 does"
 	@echo "O=FOLDER puts everything generated there; WERROR=1 makes warnings errors"
 	@echo "tools/check runs all tests, tools/demo shows two hosts at work"

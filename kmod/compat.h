@@ -19,8 +19,14 @@
 #error "tarnfs supports Linux 6.1, 6.12, 7.2 and 7.3; to try another one: make TARNFS_ANY_KERNEL=1"
 #endif
 
-#if !defined(TARNFS_ANY_KERNEL) && !defined(CONFIG_X86_64)
-#error "tarnfs supports x86-64; to try another one: make TARNFS_ANY_KERNEL=1"
+/* What is known of it on arm64: see Documentation/kernel-interface.rst. */
+#if !defined(TARNFS_ANY_KERNEL) && !defined(CONFIG_X86_64) && !defined(CONFIG_ARM64)
+#error "tarnfs supports x86-64 and arm64; to try another one: make TARNFS_ANY_KERNEL=1"
+#endif
+
+/* Debian's 6.1 for arm64 has no CONFIG_ZONE_DEVICE, which it needs. */
+#ifndef CONFIG_FS_DAX
+#error "this kernel is built without CONFIG_FS_DAX: no DAX file system can work with it"
 #endif
 
 #include <linux/dax.h>
@@ -31,6 +37,32 @@
 #if TARNFS_KERNEL_BEFORE(6, 17)
 #include <linux/pfn_t.h>
 #endif
+#include <asm/cacheflush.h>
+#ifdef CONFIG_ARM64
+#include <asm/barrier.h>
+#include <asm/cpufeature.h>
+#endif
+
+/*
+ * Writes the lines of [addr, addr + len) back to memory and drops them. arm64 exports no such
+ * function: arch_invalidate_pmem() is DC IVAC, which would lose stores. CTR_EL0.DminLine and
+ * DC CIVAC: Arm Architecture Reference Manual, DDI 0487. An erratum of cleaning (see
+ * CONFIG_ARM64_WORKAROUND_CLEAN_CACHE) is mended by CIVAC, so needs no care here.
+ */
+static inline void tarnfs_clean_and_invalidate(void *addr, size_t len)
+{
+#if defined(CONFIG_ARM64)
+	unsigned long step = 4UL << (read_sanitised_ftr_reg(SYS_CTR_EL0) >> 16 & 15);
+	unsigned long line = (unsigned long)addr & ~(step - 1);
+	unsigned long end = (unsigned long)addr + len;
+
+	for (; line < end; line += step)
+		asm volatile("dc civac, %0" : : "r" (line) : "memory");
+	dsb(sy);
+#else
+	clflush_cache_range(addr, len);
+#endif
+}
 
 /* 6.3: struct mnt_idmap instead of struct user_namespace in inode operations */
 #if TARNFS_KERNEL_BEFORE(6, 3)

@@ -63,7 +63,7 @@ static u64 tarnfs_lines_piece(struct tarnfs_sb_info *sbi, u64 off, u64 bytes,
 	if (pages > 0) {
 		bytes = min_t(u64, good, PFN_PHYS(pages) - in_page);
 		if (op == TARNFS_LINES_DROP)
-			clflush_cache_range(kaddr + in_page, bytes);
+			tarnfs_clean_and_invalidate(kaddr + in_page, bytes);
 		else
 			dax_flush(sbi->backing.dax, kaddr + in_page, bytes);
 	} else {

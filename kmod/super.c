@@ -35,7 +35,7 @@ static int tarnfs_read_super(struct tarnfs_sb_info *sbi, struct fs_context *fc,
 				  &kaddr, NULL);
 	/* The kernel may have unmapped a page that is known to be bad. */
 	if (pages > 0 && !PageHWPoison(virt_to_page(kaddr))) {
-		clflush_cache_range(kaddr, sizeof(*raw));
+		tarnfs_clean_and_invalidate(kaddr, sizeof(*raw));
 		left = copy_mc_to_kernel(raw, kaddr, sizeof(*raw));
 	}
 	dax_read_unlock(id);

@@ -49,7 +49,7 @@ killed() {
 	yes "... check of the tree against the log" tarnfs check $m
 }
 
-plan 151
+plan 154
 
 # ---- the tree: 1,200 small files, so two commits, and one of two chunks ----
 make_tree tree
@@ -89,8 +89,12 @@ refuse "cp -n into what is no directory" 1 "." tarnfs cp -r -n tree/d1 tree/d2 $
 same "... and the files may be written by clients" "$files" "$(tarnfs log $m | grep -c ' file .*shared')"
 truncate -s 8G huge
 refuse "a file that does not fit: needed, free and largest piece" 1 \
-	"needed in one piece 8589934592 bytes, free [0-9]*, largest piece [0-9]*" tarnfs cp huge tree/size-65 $m
-yes "... the rest is copied" cmp tree/size-65 $m/size-65
+	"8589938688 bytes needed, the largest file 8589934592; [0-9]* are free, [0-9]* in one piece" tarnfs cp huge tree/size-65 $m
+no "... nothing is copied" test -e $m/size-65
+yes "... what fits is" tarnfs cp tree/size-65 $m
+refuse "again without --shared-write: skipped, and each is counted" 0 "^0 files.*, $((files + 2)) skipped, $files there with another" \
+	tarnfs cp -r tree $m
+refuse "... with it" 0 "^0 files.*, $((files + 2)) skipped$" tarnfs cp -r --shared-write tree/. $m/tree
 rm huge
 
 # ---- kills ----

@@ -45,7 +45,7 @@ hold() {
 	[ "$t_word" = ready ]
 }
 
-plan 143
+plan 146
 
 # ---- a pmem block device ----
 tarnfs device detach dax0.0 >/dev/null 2>&1
@@ -151,12 +151,23 @@ same "... still bound" device_dax "$(driver)"
 kill $holder
 wait $holder 2>/dev/null
 yes "a process maps it" hold map
-refuse "attach" 1 "process $holder (holddev) has it mapped, and would lose it (SIGBUS).*--force" tarnfs device attach dax0.0
+refuse "attach" 1 "process $holder (holddev) has it mapped: end it first" tarnfs device attach dax0.0
 refuse "mount -o attach" 32 "has it mapped" mount -t tarnfs -o attach $dax $m
 same "... still bound" device_dax "$(driver)"
-yes "attach --force" tarnfs device attach --force dax0.0
 kill $holder
 wait $holder 2>/dev/null
+yes "attach, once it has ended" tarnfs device attach dax0.0
+if [ $ours = fsdev_dax ]; then
+	yes "a process opens it" hold open
+	refuse "detach" 1 "process $holder (holddev) has it open: end it first" tarnfs device detach dax0.0
+	same "... still bound" $ours "$(driver)"
+	kill $holder
+	wait $holder 2>/dev/null
+else
+	no "tarnfs_dax lets nobody open it" hold open
+	skip "detach" "nobody has it open"
+	skip "... still bound" "nobody has it open"
+fi
 yes "verify" sh -c "mount -t tarnfs $dax $m && tarnfs verify -q --seed 3 $m/file && umount $m"
 yes "detach" tarnfs device detach dax0.0
 

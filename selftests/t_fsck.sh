@@ -28,7 +28,7 @@ log_pages() {
 	fi
 }
 
-plan 53
+plan 76
 
 # ---- clean ----
 yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 1M $dev
@@ -131,5 +131,45 @@ log_pages "$work/b" in "$m"
 refuse "with its own log again" 0 " 0 differences" tarnfs check "$m"
 yes "umount" umount "$m"
 refuse "fsck" 0 "clean, 2 directories, 3 files, 1 symlinks" fsck.tarnfs $dev
+
+# ---- what is no difference ----
+mkfs.tarnfs -q -f --hosts-fenced --log-size 1M $dev
+mount -t tarnfs $dev "$m"
+tarnfs mkdir "$m/odd"
+refuse "cp of links whose modes are odd, as those of /proc/PID/fd" 0 "^0 files, 1 directories, [1-9][0-9]* symlinks" \
+	sh -c "tarnfs cp -r /proc/\$\$/fd '$m/odd'"
+same "... which are 0777 in the log" "" "$(tarnfs log "$m" | grep ' symlink ' | grep -v 'mode=0777')"
+refuse "... and to check" 0 " 0 differences$" tarnfs check "$m"
+yes "creat of set-id files that all may write" tarnfs creat -s 4096 -m 6777 "$m/odd/suid" "$m/odd/suid2"
+refuse "... check" 0 " 0 differences$" tarnfs check "$m"
+echo x | setpriv --reuid 65534 --regid 65534 --clear-groups dd of="$m/odd/suid" conv=notrunc 2>/dev/null
+same "a user's write takes the bits" 777 "$(stat -c %a "$m/odd/suid")"
+refuse "... which is no difference, but said" 0 " 0 differences; 1 set-user-id or set-group-id file lost" tarnfs check "$m"
+umount "$m" && mount -t tarnfs $dev "$m"
+refuse "... after a mount they are back" 0 " 0 differences$" tarnfs check "$m"
+refuse "check of a file on it" 0 " 0 differences$" tarnfs check "$m/odd/suid"
+refuse "log of a file on it" 1 "odd/suid: no image, but a file on a mounted tarnfs: name a directory" tarnfs log "$m/odd/suid"
+refuse "fsck of a file on it" 8 "a file on a mounted tarnfs: name the directory" fsck.tarnfs -n "$m/odd/suid"
+refuse "fsck of a directory on it names the mount" 8 "no tarnfs is mounted on it, but on $m above it: name that" fsck.tarnfs -n "$m/odd"
+for c in check logplay; do
+	refuse "$c of the device names the directory" 1 "pmem0: a device: name the directory that it is mounted on, $m$" tarnfs $c $dev
+done
+refuse "check of an image" 1 "image: not on a tarnfs: name the directory of a mount" tarnfs check "$work/image"
+refuse "fsck by a user" 8 "^fsck.tarnfs: $m: this needs root" setpriv --reuid 65534 --regid 65534 --clear-groups fsck.tarnfs -n "$m"
+exec 9<"$m/odd/suid"
+umount -l "$m"
+refuse "fsck of what was unmounted with -l, but is open" 8 "umount -l" fsck.tarnfs $dev
+refuse "... log too" 1 "umount -l" tarnfs log $dev
+exec 9<&-
+refuse "... and when it is closed" 0 "clean" fsck.tarnfs $dev
+
+# ---- a damaged superblock, mended by hand as commands.rst says ----
+dd if=/dev/zero of=$dev bs=4096 count=1 oflag=direct conv=notrunc 2>/dev/null
+refuse "fsck without the first superblock" 4 " 101 at 0x0" fsck.tarnfs $dev
+no "... no mount" mount -t tarnfs $dev "$m"
+dd if=$dev of=$dev bs=4096 count=1 skip=1 seek=0 conv=notrunc iflag=direct oflag=direct 2>/dev/null
+refuse "... the second one copied over it" 0 "clean, 2 directories" fsck.tarnfs $dev
+yes "... mount" mount -t tarnfs $dev "$m"
+umount "$m"
 
 finish

@@ -105,11 +105,10 @@ def report(where, result):
 
 # --- steps -----------------------------------------------------------------------------
 
-def unit(compiler):
-    """The unit tests, with sanitizers: TAP of one program after the other, with headers."""
-    name = f"unit-{compiler}"
+def unit(name, command):
+    """The unit tests: TAP of one program after the other, with headers."""
     say(name)
-    code, lines = run(name, ["make", "-k", "check-unit", f"CC={compiler}", "SAN=1", "WERROR=1"])
+    code, lines = run(name, command)
     programs = {}
     current = None
     result = tap.Result()
@@ -259,7 +258,7 @@ def end():
 
 def main():
     p = argparse.ArgumentParser(prog="check", description="Builds everything and runs all tests.")
-    p.add_argument("--full", action="store_true", help="also what takes long: checkpatch, and each cache operation removed once")
+    p.add_argument("--full", action="store_true", help="also what takes long: checkpatch, arm64, and each cache operation removed once")
     p.add_argument("--debug", action="store_true", help="the guest tests instead on two kernels of our own, which "
                    "look for errors of memory and of locks; the first time these are built, which takes long "
                    "(tools/vm/debug-kernel)")
@@ -297,7 +296,8 @@ def main():
     jobs = []
     for compiler in "gcc", "clang":
         if wanted(f"unit-{compiler}"):
-            jobs.append(lambda c=compiler: unit(c))
+            jobs.append(lambda c=compiler: unit(f"unit-{c}", ["make", "-k", "check-unit", f"CC={c}",
+                                                              "SAN=1", "WERROR=1"]))
     for x in local:
         jobs.append(lambda x=x: host_tests(f"local-{x}", f"{TOP}/selftests/{x}/run.sh"))
     for k in kernels:
@@ -308,6 +308,8 @@ def main():
     if a.full and wanted("mutate-cacheops"):
         jobs.append(lambda: step("mutate-cacheops",
                                  [f"{TOP}/selftests/unit/mutate-cacheops.sh", "-j", "1"]))
+    if a.full and wanted("arm64"):
+        jobs.append(lambda: unit("arm64", [f"{TOOLS}/arm64"]))
     # Two guests at a time is what two processors bear.
     for k in built:
         if single:

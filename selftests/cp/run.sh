@@ -48,7 +48,7 @@ on_a_terminal() {
 	script -qec "$*" /dev/null </dev/null | tr '\r' '\n' | sed 's/\x1b\[K/<clear>/g'
 }
 
-plan 135
+plan 181
 
 yes "cp builds over the fake" "${CC:-gcc}" -g -O1 -no-pie -Wall -Wextra "-fsanitize=${SAN:-address,undefined}" \
 	-pthread -Wl,--unresolved-symbols=ignore-all,--wrap=pread,--wrap=sendfile,--wrap=fsync \
@@ -127,9 +127,13 @@ refuse "a fifo is skipped with a message" 1 "tree/fifo: is a device, socket or f
 rm tree/fifo
 alike "... the rest" tree "$d/tree"
 fresh
-refuse "no space for one" 1 "^316 files" env FAKE_SPACE=20000000 "$fake" cp -r tree "$d"
-refuse "... what is needed and free was said" 1 "no space for all of it: [0-9]* bytes needed, the largest file 41947136; 20000000 are free" \
-	env FAKE_SPACE=20000000 "$fake" cp -r tree/big "$r/none"
+refuse "no space for one, which shows only then: the rest is copied" 1 "^316 files" env FAKE_SPACE_LATER=20000000 "$fake" cp -r tree "$d"
+refuse "no space for all: what is needed and free is said" 1 \
+	"no space for all of it: [0-9]* bytes needed, the largest file 41947136; 20000000 are free.*; nothing was copied" \
+	env FAKE_SPACE=20000000 "$fake" cp -r tree "$r/none"
+no "... nothing was copied" test -e "$r/none"
+yes "what is there already takes no space" "$fake" cp -r tree/some tree/deep "$d"
+refuse "... nor counts again" 0 "^0 files.*, 305 skipped$" env FAKE_SPACE=10 "$fake" cp -r tree/some tree/deep "$d"
 yes "nothing stays reserved" nothing_left
 
 # ---- there already ----
@@ -160,6 +164,70 @@ for pair in "one/t two/t" "one/t/. two/t/." "one/t/f two/t/."; do
 		"$fake" cp -r $pair "$d"
 done
 
+# what a skipped name does not have of its source
+fresh
+yes "cp" "$fake" cp -r tree/some tree/deep "$d"
+chmod 600 "$d/some/7" "$d/some/8"
+chmod 700 "$d/deep"
+refuse "there with another mode: counted" 0 "^0 files, .*, 305 skipped, 3 there with another owner, mode or shared-write flag$" \
+	"$fake" cp -r tree/some tree/deep "$d"
+refuse "... -v says which" 0 "some/7 is there already, with another mode$" "$fake" cp -rv tree/some "$d"
+refuse "... of directories too" 0 "deep is there already, with another mode$" "$fake" cp -rv tree/deep "$d"
+chmod 644 "$d/some/7" "$d/some/8"
+refuse "there, but not for clients to write" 0 "^0 files, .*, 300 skipped, 299 there with another" \
+	env FAKE_SHARED="$d/some/9" "$fake" cp -r --shared-write tree/some/[1-9]* "$d/some"
+refuse "... and the other way" 0 "some/9 is there already, with another shared-write flag$" \
+	env FAKE_SHARED="$d/some/9" "$fake" cp -rv tree/some/[1-9]* "$d/some"
+if [ "$(id -u)" = 0 ]; then
+	chown 12345 tree/some/7
+	refuse "there with another owner" 0 "some/7 is there already, with another owner$" "$fake" cp -rpv tree/some "$d"
+	refuse "... which without -p is none" 0 "^0 files, .*, 300 skipped$" "$fake" cp -r tree/some "$d"
+	chown 0 tree/some/7
+else
+	skip "there with another owner" "not root"
+	skip "... which without -p is none" "not root"
+fi
+
+# ---- names as they were typed ----
+fresh
+ln -s tree/deep to-deep
+yes "cp -r of a link with a slash" "$fake" cp -r to-deep/ "$d"
+yes "... copies the directory" diff -r --no-dereference tree/deep "$d/to-deep"
+no "... as one" test -L "$d/to-deep"
+yes "... to a new name" "$fake" cp -r to-deep/ "$d/new"
+yes "... as well" diff -r --no-dereference tree/deep "$d/new"
+refuse "... without -r it is refused" 1 "^tarnfs cp: to-deep/: is a directory; -r copies it" "$fake" cp to-deep/ "$d/none"
+fresh
+refuse "cp -r of a link without one: a note" 0 "note: to-deep is a symbolic link to a directory, copied as a link" "$fake" cp -r to-deep tree/big "$d"
+yes "... and a link" test -L "$d/to-deep"
+same "... one note" 1 "$("$fake" cp -rn to-deep "$d/other" 2>&1 | grep -c note:)"
+mkdir typed
+mkfifo typed/fifo
+for name in typed ./typed typed/. ./././typed/ "$work/typed" typed/../typed; do
+	fresh
+	refuse "messages have the name as it was typed: $name" 1 "^tarnfs cp: ${name%/}/fifo: is a device" "$fake" cp -r "$name" "$d"
+done
+refuse "... in the root directory" 1 "^tarnfs cp: /nosuch: No such file" "$fake" cp //nosuch "$d"
+(cd typed && echo dash >-)
+refuse "... of a file in this one" 0 "^- -> $d/-$" sh -c "cd typed && '$fake' cp -v - '$d/'"
+refuse "... and of a destination" 0 "^$work/tree/big -> name$" sh -c "cd '$d' && '$fake' cp -v '$work/tree/big' name"
+refuse "... with a dot" 0 "^$work/tree/big -> ./name2$" sh -c "cd '$d' && '$fake' cp -v '$work/tree/big' ./name2"
+rm -r typed
+
+# ---- -T ----
+fresh
+yes "-T: a tree to a new name" "$fake" cp -rT tree/some "$d/new"
+refuse "... again: all of it is there" 0 "^0 files, 0 directories, .*, 300 skipped$" "$fake" cp -rT tree/some "$d/new"
+yes "... and nothing was made in it" diff -r --no-dereference tree/some "$d/new"
+yes "-T: of a link with a slash" "$fake" cp -rT to-deep/ "$d/new"
+yes "... merges" test -L "$d/new/link"
+refuse "-T: a file onto a directory" 1 "new: exists already and is a directory; without -T" "$fake" cp -T tree/big "$d/new"
+refuse "-T: a link, too" 1 "new: exists already and is a directory; without -T" "$fake" cp -rT to-deep "$d/new"
+yes "-T: a file to a new name" "$fake" cp -T tree/big "$d/big"
+refuse "-T of two sources" 2 "-T: DEST is the name of one copy, and there are 2 sources" "$fake" cp -rT tree many "$d"
+refuse "-T without -r" 1 "is a directory; -r copies it" "$fake" cp -T tree/some "$d/new"
+rm to-deep
+
 # ---- killed, and again ----
 for point in after-reserve mid-copy mid-copy:7 mid-copy:100 mid-copy:300; do
 	fresh
@@ -184,6 +252,13 @@ yes "... whole" whole many "$d/many"
 refuse "... and again goes on" 0 "^$((2500 - n)) files, 0 directories, .*, $n skipped$" "$fake" cp -r -j 4 many "$d"
 alike "after SIGINT" many "$d/many"
 fresh
+refuse "ended while it made a new name: the command that goes on is named" 130 "the same command with -T copies the rest" \
+	env FAKE_DURING='kill -INT $PPID' FAKE_DURING_AT=1500 "$fake" cp -r many "$d/new"
+yes "... it does" "$fake" cp -rT many "$d/new"
+alike "with -T" many "$d/new"
+refuse "ended in a directory that was there: the same command" 130 "the same command copies the rest" \
+	env FAKE_DURING='kill -INT $PPID' FAKE_DURING_AT=20 "$fake" cp -r tree "$d"
+fresh
 refuse "SIGTERM in a large file: exit 143" 143 "^0 files, 6 directories" \
 	env FAKE_DURING='kill -TERM $PPID' FAKE_DURING_AT=2 "$fake" cp -r -j 2 tree "$d"
 no "... which is not there" test -e "$d/tree/big"
@@ -201,7 +276,7 @@ refuse "... says what space" 0 "^space: 5[0-9]* bytes needed, 60000000 free, 600
 refuse "... and log" 0 "^log: $((325 * 64)) bytes needed, $((1000 * 64)) left" env FAKE_LOG=1000 "$fake" cp -rn tree "$d"
 refuse "... too little space is exit 1" 1 "no space for all of it" env FAKE_SPACE=20000000 "$fake" cp -rn tree "$d"
 refuse "... too little log too" 1 "the log is full" env FAKE_LOG=300 "$fake" cp -rn tree "$d"
-refuse "... with -v each name" 0 "^would copy ./tree/some/17 -> $d/tree/some/17" "$fake" cp -rnv tree "$d"
+refuse "... with -v each name" 0 "^would copy tree/some/17 -> $d/tree/some/17" "$fake" cp -rnv tree "$d"
 yes "cp" "$fake" cp -r tree "$d"
 refuse "... of what is there" 0 "^would copy 0 files, .*, 319 skipped$" "$fake" cp -rn tree "$d"
 
@@ -233,6 +308,7 @@ else
 fi
 if python3 -c 'import os; os.setxattr("attr/one", "user.x", b"1"); os.setxattr("attr", "user.y", b"2")' 2>/dev/null; then
 	fresh
+	refuse "a dry run counts extended attributes" 0 "note: 4 files and directories have extended attributes" "$fake" cp -rn attr "$d"
 	refuse "extended attributes are counted and told" 0 "note: 4 files and directories have extended attributes.*, 0 of them ACLs" \
 		"$fake" cp -r attr "$d"
 	if python3 -c 'import os, struct
@@ -246,6 +322,7 @@ os.setxattr("attr/acl", "system.posix_acl_access", e)' 2>/dev/null; then
 	fi
 else
 	skip "extended attributes" "the file system has none"
+	skip "a dry run counts extended attributes" "the file system has none"
 	skip "ACLs" "the file system has none"
 fi
 
@@ -262,6 +339,6 @@ yes "on a terminal the progress is shown" grep -q "^317 of 317 files, 5[0-9.]* M
 yes "... and goes before the summary" grep -q "^<clear>317 files" shown
 fresh
 on_a_terminal "FAKE_EIO=big:0 '$fake' cp -r -j 2 tree '$d'" >shown
-yes "... and before a message" grep -q "^<clear>tarnfs cp: ./tree/big: reading" shown
+yes "... and before a message" grep -q "^<clear>tarnfs cp: tree/big: reading" shown
 
 finish

@@ -36,7 +36,7 @@ damage() {
 	refuse "damage: $1" 4 "^$work/i: [a-z]* $2 at $(printf '0x%x' $(($3 / 64 * 64))): " fsck.tarnfs i
 }
 
-plan 74
+plan 98
 
 # ---- usage ----
 refuse "no name" 16 "fsck.tarnfs --help" fsck.tarnfs
@@ -107,7 +107,46 @@ bytes $((2097152 + 384)) 4096
 refuse "bytes behind the log are none" 0 "clean" fsck.tarnfs i
 cp --sparse=always whole i
 truncate -s 32M i
-refuse "a truncated image: what it was made for" 4 "error 101 at 0x0: .*67108864 bytes" fsck.tarnfs i
+refuse "a truncated image: what it was made for" 4 "error 106 at 0x0: made for 67108864 bytes, and there are 33554432: " fsck.tarnfs i
+refuse "... the rest is looked at" 4 "^$work/i: 1 error, 0 warnings, 1 directories" fsck.tarnfs i
+truncate -s 3M i
+refuse "... cut within its metadata" 4 "error 1 at 0x300000: metadata reach to " fsck.tarnfs i
+refuse "... that too" 4 "error 106 at 0x0: " fsck.tarnfs i
+refuse "... which ends it" 4 "^$work/i: 2 errors, 0 warnings, only the superblocks were looked at$" fsck.tarnfs i
+cp --sparse=always whole i
+truncate -s 128M i
+refuse "an image that was enlarged is as good" 0 "clean" fsck.tarnfs i
+cp --sparse=always whole i
+bytes $((65536 + 512)) 4
+refuse "what is not known is not told: a damaged commit word" 4 "^$work/i: 1 error, 0 warnings, the log was not looked at$" fsck.tarnfs i
+cp --sparse=always whole i
+bytes 2097152 4
+refuse "... a damaged header" 4 "^$work/i: 1 error, 0 warnings, the log was not looked at$" fsck.tarnfs i
+cp --sparse=always whole i
+bytes $((65536 + 64)) 4
+bytes $((1048576 + 64)) 4
+refuse "... no log" 4 "^$work/i: 2 errors, 0 warnings, the log was not looked at$" fsck.tarnfs i
+no "status promises no repair of it" sh -c "tarnfs status i 2>&1 | grep 'has to mend'"
+refuse "... but says what there is" 1 "control line is bad.*nothing repairs it yet" tarnfs status i
+
+# ---- what commands.rst says can be done by hand ----
+mended() {
+	fsck.tarnfs i | grep -q " $1 at " && dd if=i of=i bs=4096 "$2" "$3" count=1 conv=notrunc 2>/dev/null &&
+		fsck.tarnfs i
+}
+cp --sparse=always whole i
+bytes 16 24
+refuse "101: the second superblock over the first" 0 "clean" mended 101 skip=1 seek=0
+cp --sparse=always whole i
+bytes 4112 24
+refuse "102: the first over the second" 0 "clean" mended 102 skip=0 seek=1
+image other 64M
+mkfs.tarnfs -q --hosts 4 --log-size 1M -L second other
+dd if=other of=i bs=4096 skip=1 seek=1 count=1 conv=notrunc 2>/dev/null
+refuse "103: the second superblock of another one" 4 " 103 at 0x1000" fsck.tarnfs i
+dd if=i of=second bs=4096 skip=1 count=1 2>/dev/null
+truncate -s 64M second
+refuse "... can be looked at" 1 "^label  *second$" tarnfs status second
 cp --sparse=always whole i
 bytes 0 64
 refuse "a damaged superblock does not hide the rest" 4 "1 error, 0 warnings, 1 directories" fsck.tarnfs i
@@ -132,9 +171,19 @@ refuse "to a closed descriptor" 8 "standard output" sh -c 'fsck.tarnfs whole >&-
 refuse "... findings are findings all the same" 4 "standard output" sh -c 'fsck.tarnfs i >&-'
 fsck.tarnfs -C 3 whole 3>progress >/dev/null
 yes "-C 3: steps as fsck(8) reads them" grep -q "^1 0 4 $work/whole$" progress
-no "... and no other line" grep -v "^[1-4] [0-9]* [0-9]* $work/whole$" progress
+for step in 1 2 3 4; do
+	yes "... step $step is done at its end" grep -q "^$step \([0-9]*\) \1 " progress
+done
+same "... as is all of it" "4 1 1 $work/whole" "$(tail -n 1 progress)"
+fsck.tarnfs -C 3 i 3>progress >/dev/null
+same "... of a damaged one too" "4 1 1 $work/i" "$(tail -n 1 progress)"
+no "... and no other line" grep -v "^[1-4] [0-9]* [0-9]* $work/i$" progress
 same "-C 0 prints nothing but to a terminal" "" "$(fsck.tarnfs -C 0 whole 2>&1 | grep -v clean)"
 refuse "-C of a closed descriptor" 0 "clean" fsck.tarnfs -C 3 whole
+refuse "... is said" 0 "-C: descriptor 3 is not open" fsck.tarnfs -C 3 whole
+refuse "-C of a full disk" 0 "clean" sh -c 'fsck.tarnfs -C 3 whole 3>/dev/full'
+refuse "--help: warnings are findings" 0 "4 errors or warnings found" fsck.tarnfs --help
+refuse "... and a directory is for -n" 0 "fsck.tarnfs -n .* DIR$" fsck.tarnfs --help
 refuse "-C of a pipe that nobody reads" 0 "clean" sh -c 'fsck.tarnfs -C 3 whole 3>&1 >result | :; cat result'
 
 # ---- stopped: a name so long that its progress fills a pipe that nobody reads ----

@@ -353,7 +353,7 @@ static void drivers(void **state)
 
 /* ---- attach and detach ---- */
 
-static void move(bool to, unsigned int flags, int want, const char *then, const char *did,
+static void move(bool to, int want, const char *then, const char *did,
 		 const char *text)
 {
 	struct tarn_err err = { "" };
@@ -362,8 +362,7 @@ static void move(bool to, unsigned int flags, int want, const char *then, const 
 
 	steps[0] = '\0';
 	assert_int_equal(tarn_dax_read(&places, &dax, "dax0.0"), 0);
-	ret = to ? tarn_dax_attach_in(&places, &dax, flags, &err) :
-		   tarn_dax_detach_in(&places, &dax, &err);
+	ret = to ? tarn_dax_attach_in(&places, &dax, &err) : tarn_dax_detach_in(&places, &dax, &err);
 	if (ret != want)
 		fail_msg("%d, not %d: %s", ret, want, err.text);
 	says(&err, text);
@@ -381,22 +380,22 @@ static void there_and_back(void **state)
 	(void)state;
 	one_device();
 	for (int i = 0; i < 3; i++) {
-		move(true, 0, 1, "tarnfs_dax",
+		move(true, 1, "tarnfs_dax",
 		     "device_dax/unbind tarnfs_dax/new_id tarnfs_dax/remove_id", "");
-		move(true, 0, 0, "tarnfs_dax", "tarnfs_dax/remove_id", "");
-		move(false, 0, 1, "device_dax",
+		move(true, 0, "tarnfs_dax", "tarnfs_dax/remove_id", "");
+		move(false, 1, "device_dax",
 		     "tarnfs_dax/unbind tarnfs_dax/remove_id device_dax/bind", "");
-		move(false, 0, 0, "device_dax", "", "");
+		move(false, 0, "device_dax", "", "");
 	}
 	/* the other driver, which is loaded for it */
 	places.release = "7.3.4+deb13-amd64";
 	loads = true;
-	move(true, 0, 1, "fsdev_dax",
+	move(true, 1, "fsdev_dax",
 	     "load:fsdev_dax device_dax/unbind fsdev_dax/new_id fsdev_dax/remove_id", "");
-	move(false, 0, 1, "device_dax", NULL, "");
+	move(false, 1, "device_dax", NULL, "");
 	/* what the other kind of kernel left */
 	bound("dax0.0", "tarnfs_dax");
-	move(true, 0, 1, "fsdev_dax", NULL, "");
+	move(true, 1, "fsdev_dax", NULL, "");
 }
 
 static void refusals(void **state)
@@ -405,27 +404,27 @@ static void refusals(void **state)
 	one_device();
 	/* before anything is written */
 	bound("dax0.0", "kmem");
-	move(true, TARN_DAX_FORCE, -ENODEV, "kmem", "", "daxctl reconfigure-device --mode=devdax");
-	move(false, 0, -ENODEV, "kmem", "", "system-ram");
+	move(true, -ENODEV, "kmem", "", "daxctl reconfigure-device --mode=devdax");
+	move(false, -ENODEV, "kmem", "", "system-ram");
 	driver("famfs_dax");
 	bound("dax0.0", "famfs_dax");
-	move(true, TARN_DAX_FORCE, -EBUSY, "famfs_dax", "", "is bound to famfs_dax");
-	move(false, 0, -EBUSY, "famfs_dax", "", "is bound to famfs_dax");
+	move(true, -EBUSY, "famfs_dax", "", "is bound to famfs_dax");
+	move(false, -EBUSY, "famfs_dax", "", "is bound to famfs_dax");
 	bound("dax0.0", "device_dax");
 	file(at("sys/devices/" NVDIMM "/mode"), "pmem\n");
-	move(true, TARN_DAX_FORCE, -EOPNOTSUPP, "device_dax", "",
+	move(true, -EOPNOTSUPP, "device_dax", "",
 	     "ndctl create-namespace -f -e namespace0.0 -m devdax --map=mem");
 	file(at("sys/devices/" NVDIMM "/mode"), "ram\n");
 	file(at("sys/bus/dax/devices/dax0.0/align"), "4096\n");
-	move(true, TARN_DAX_FORCE, -EINVAL, "device_dax", "", "alignment of 4096 bytes");
+	move(true, -EINVAL, "device_dax", "", "alignment of 4096 bytes");
 	file(at("sys/bus/dax/devices/dax0.0/align"), "1073741824\n");
-	move(true, 0, 1, "tarnfs_dax", NULL, "");
-	move(false, 0, 1, "device_dax", NULL, "");
+	move(true, 1, "tarnfs_dax", NULL, "");
+	move(false, 1, "device_dax", NULL, "");
 	file(at("sys/bus/dax/devices/dax0.0/size"), "0\n");
-	move(true, TARN_DAX_FORCE, -ENODEV, "device_dax", "", "daxctl create-device");
+	move(true, -ENODEV, "device_dax", "", "daxctl create-device");
 	file(at("sys/bus/dax/devices/dax0.0/size"), "1073741824\n");
 	file(at("sys/bus/dax/devices/dax0.0/mapping1/start"), "0x1\n");
-	move(true, TARN_DAX_FORCE, -EINVAL, "device_dax", "", "more than one piece");
+	move(true, -EINVAL, "device_dax", "", "more than one piece");
 	unlink(at("sys/bus/dax/devices/dax0.0/mapping1/start"));
 	rmdir(at("sys/bus/dax/devices/dax0.0/mapping1"));
 	/* mounted: here, or where only the exclusive mount finds it */
@@ -436,20 +435,20 @@ static void refusals(void **state)
 	fprintf(f, "22 1 0:20 / /proc rw - proc proc rw\n"
 		   "30 1 0:30 / /mnt/a\\040b rw - tarnfs %s/dax0.0 rw\n", dev_path);
 	fclose(f);
-	move(false, 0, -EBUSY, "tarnfs_dax", "", "is mounted on /mnt/a b: umount it first");
+	move(false, -EBUSY, "tarnfs_dax", "", "is mounted on /mnt/a b: umount it first");
 	file(at("proc/self/mountinfo"), "30 1 0:30 / /mnt rw - tarnfs /dev/null rw\n");
-	move(false, 0, -EBUSY, "tarnfs_dax", "", "is mounted on /mnt:");
+	move(false, -EBUSY, "tarnfs_dax", "", "is mounted on /mnt:");
 	file(at("proc/self/mountinfo"), "30 1 0:30 / /mnt rw - tarnfs /dev/zero rw\n"
 					"31 1 1:3 / /mnt rw - ext4 /dev/null rw\n");
 	busy = true;
-	move(false, 0, -EBUSY, "tarnfs_dax", "", "is in use");
+	move(false, -EBUSY, "tarnfs_dax", "", "is in use");
 	busy = false;
-	move(false, 0, 1, "device_dax", NULL, "");
+	move(false, 1, "device_dax", NULL, "");
 	/* no driver to be had */
 	assert_int_equal(unlink(at("sys/bus/dax/drivers/tarnfs_dax/new_id")), 0);
-	move(true, 0, -ENODEV, "device_dax", "load:tarnfs", "modprobe tarnfs");
+	move(true, -ENODEV, "device_dax", "load:tarnfs", "modprobe tarnfs");
 	places.release = "7.3.0";
-	move(true, 0, -ENODEV, "device_dax", "load:fsdev_dax", "CONFIG_DEV_DAX_FSDEV");
+	move(true, -ENODEV, "device_dax", "load:fsdev_dax", "CONFIG_DEV_DAX_FSDEV");
 }
 
 /* Processes that would lose it. */
@@ -465,16 +464,23 @@ static void users(void **state)
 	link_to(at("proc/77/map_files/7f0000000000-7f0000200000"), "/dev/null");
 	link_to(at("proc/77/map_files/7f0000400000-7f0000600000"), "/dev/zero");
 	file(at("proc/net/fd/0"), "");
-	move(true, 0, 1, "tarnfs_dax", NULL, "");
-	move(false, 0, 1, "device_dax", NULL, "");
+	move(true, 1, "tarnfs_dax", NULL, "");
+	move(false, 1, "device_dax", NULL, "");
 	link_to(at("proc/77/fd/5"), "/dev/null");
-	move(true, 0, -EBUSY, "device_dax", "", "process 77 (worker) has it open");
+	move(true, -EBUSY, "device_dax", "", "process 77 (worker) has it open");
 	/* closed, and still mapped: also below 4 GiB, where maps has leading zeros */
 	unlink(at("proc/77/fd/5"));
 	file(at("proc/77/maps"), "00400000-00600000 rw-s 00000000 00:05 12 /dev/dax0.0\n");
 	link_to(at("proc/77/map_files/400000-600000"), "/dev/null");
-	move(true, 0, -EBUSY, "device_dax", "", "process 77 (worker) has it mapped, and would lose it (SIGBUS): end it first, or --force");
-	move(true, TARN_DAX_FORCE, 1, "tarnfs_dax", NULL, "");
+	move(true, -EBUSY, "device_dax", "", "process 77 (worker) has it mapped: end it first");
+	/* whatever has it: the next driver that is bound would make its open file anew */
+	bound("dax0.0", NULL);
+	move(true, -EBUSY, "", "", "has it mapped");
+	move(false, -EBUSY, "", "", "has it mapped");
+	bound("dax0.0", "tarnfs_dax");
+	move(false, -EBUSY, "tarnfs_dax", "", "has it mapped");
+	unlink(at("proc/77/maps"));
+	move(false, 1, "device_dax", NULL, "");
 }
 
 /* Whatever fails, it is bound to what it was bound to. */
@@ -483,32 +489,32 @@ static void undone(void **state)
 	(void)state;
 	one_device();
 	fails = "device_dax/unbind";
-	move(true, 0, -EIO, "device_dax", "device_dax/unbind", "unbinding it from device_dax");
+	move(true, -EIO, "device_dax", "device_dax/unbind", "unbinding it from device_dax");
 	fails = "tarnfs_dax/new_id";
-	move(true, 0, -EIO, "device_dax", NULL, "it is bound to device_dax again");
+	move(true, -EIO, "device_dax", NULL, "it is bound to device_dax again");
 	fails = NULL;
 	no_probe = "tarnfs_dax";
-	move(true, 0, -EIO, "device_dax",
+	move(true, -EIO, "device_dax",
 	     "device_dax/unbind tarnfs_dax/new_id tarnfs_dax/remove_id device_dax/bind",
 	     "it is bound to device_dax again");
 	bound("dax0.0", NULL);
-	move(true, 0, -EIO, "", NULL, "did not take it");
+	move(true, -EIO, "", NULL, "did not take it");
 	no_probe = NULL;
 	bound("dax0.0", "tarnfs_dax");
 	fails = "tarnfs_dax/unbind";
-	move(false, 0, -EIO, "tarnfs_dax", "tarnfs_dax/unbind", "unbinding it from tarnfs_dax");
+	move(false, -EIO, "tarnfs_dax", "tarnfs_dax/unbind", "unbinding it from tarnfs_dax");
 	fails = NULL;
 	no_probe = "device_dax";
-	move(false, 0, -EIO, "tarnfs_dax", NULL, "it is bound to tarnfs_dax again");
+	move(false, -EIO, "tarnfs_dax", NULL, "it is bound to tarnfs_dax again");
 	/* and neither takes it */
 	no_probe = NULL;
 	bound("dax0.0", "device_dax");
 	fails = "tarnfs_dax/new_id";
 	assert_int_equal(unlink(at("sys/bus/dax/drivers/kmem/new_id")), 0);
 	no_probe = "device_dax";
-	move(true, 0, -EIO, "", NULL, "it has no driver now");
+	move(true, -EIO, "", NULL, "it has no driver now");
 	no_probe = fails = NULL;
-	move(true, 0, 1, "tarnfs_dax", NULL, "");
+	move(true, 1, "tarnfs_dax", NULL, "");
 }
 
 /* Memory of CXL, which device_dax takes by name alone. */
@@ -521,13 +527,13 @@ static void dynamic(void **state)
 	one_device();
 	device("dax4.0", CXL, "device_dax");
 	assert_int_equal(tarn_dax_read(&places, &dax, "dax4.0"), 0);
-	assert_int_equal(tarn_dax_attach_in(&places, &dax, 0, &err), 1);
+	assert_int_equal(tarn_dax_attach_in(&places, &dax, &err), 1);
 	assert_string_equal(dax.driver, "tarnfs_dax");
 	assert_int_equal(tarn_dax_detach_in(&places, &dax, &err), 1);
 	assert_string_equal(dax.driver, "device_dax");
 	assert_non_null(find_id("device_dax", "dax4.0"));
 	file(at("sys/bus/dax/devices/dax4.0/align"), "4096\n");
-	assert_int_equal(tarn_dax_attach_in(&places, &dax, 0, &err), -EINVAL);
+	assert_int_equal(tarn_dax_attach_in(&places, &dax, &err), -EINVAL);
 	says(&err, "daxctl create-device --align=2M");
 }
 
@@ -558,7 +564,7 @@ static void killed(void **state)
 			setenv("TARNFS_STOP_AT", point, 1);
 			tarn_dax_read(&places, &dax, "dax0.0");
 			if (attach)
-				tarn_dax_attach_in(&places, &dax, 0, NULL);
+				tarn_dax_attach_in(&places, &dax, NULL);
 			else
 				tarn_dax_detach_in(&places, &dax, NULL);
 			_exit(0);
@@ -568,9 +574,9 @@ static void killed(void **state)
 		assert_int_equal(tarn_dax_read(&places, &dax, "dax0.0"), 0);
 		assert_string_equal(dax.driver, i >> 2 ? "tarnfs_dax" : "");
 		if (again)
-			move(true, 0, i >> 2 ? 0 : 1, "tarnfs_dax", NULL, "");
+			move(true, i >> 2 ? 0 : 1, "tarnfs_dax", NULL, "");
 		else
-			move(false, 0, 1, "device_dax", NULL, "");
+			move(false, 1, "device_dax", NULL, "");
 	}
 }
 

@@ -318,6 +318,14 @@ static void super_newer(void)
 	seal_super(0);
 }
 
+static void super_size(void)
+{
+	for (uint64_t off = 0; off <= TARNFS_SUPER2_OFF; off += TARNFS_SUPER2_OFF) {
+		((struct tarnfs_super *)(bytes + off))->dev_size = htole64(sb.dev_size + MIB);
+		seal_super(off);
+	}
+}
+
 /* ---- host pages ---- */
 
 static uint8_t *line(uint16_t page, unsigned int n)
@@ -738,6 +746,7 @@ static const struct fault {
 	FAULT(super_differ, 103),
 	FAULT(super_foreign, 101, 104),
 	FAULT(super_newer, 105),
+	FAULT(super_size, 106),
 	FAULT(identity_page, 201),
 	FAULT(identity_mirror, 201),
 	FAULT(identity_field, 201),
@@ -887,6 +896,7 @@ static void numbers_of_a_clean_one(void **state)
 
 	(void)state;
 	assert_true(f.super_valid);
+	assert_true(f.log_looked);
 	assert_memory_equal(f.uuid, sb.uuid, 16);
 	assert_int_equal(f.generation, 1);
 	assert_int_equal(f.seq, 5);

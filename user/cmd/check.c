@@ -44,7 +44,7 @@ struct check {
 	struct node *nodes;
 	size_t count, room;
 	dev_t dev;
-	uint64_t compared, differences, max;
+	uint64_t compared, differences, cleared, max;
 	char **listed;		/* the first of them */
 	char *path;		/* of the directory that is looked at, with a slash at its end */
 	size_t path_len;
@@ -55,7 +55,7 @@ static void usage(void)
 	printf("Usage: tarnfs check [-m N] DIR\n"
 	       "Compares the tree that this host shows with the log, as far as this host has\n"
 	       "applied it: names, types, modes, owners, mtimes, sizes, link targets, inode numbers\n"
-	       "and extents. DIR is the mount, or any directory on it; all of the tree is compared.\n"
+	       "and extents. DIR is the mount, or anything on it; all of the tree is compared.\n"
 	       "\n"
 	       "  -m, --max N   list the first N differences (20); all are counted\n"
 	       "  -h, --help\n"
@@ -94,7 +94,7 @@ static void forget_differences(struct check *c)
 {
 	for (uint64_t i = 0; i < c->differences && i < c->max; i++)
 		free(c->listed[i]);
-	c->differences = c->compared = 0;
+	c->differences = c->compared = c->cleared = 0;
 }
 
 /* ---- what the log says ---- */
@@ -216,6 +216,20 @@ static const char *type_of_mode(mode_t mode)
 	}
 }
 
+static void compare_mode(struct check *c, const struct node *n, mode_t here)
+{
+	mode_t gone = n->mode & (S_ISUID | S_ISGID) & ~here;
+
+	/* of a link the kernel shows 0777, and nobody ever asks what the log says */
+	if (n->type == TARNFS_REC_SYMLINK || here == n->mode)
+		return;
+	/* a write by somebody without CAP_FSETID takes these bits, on this host, until it unmounts */
+	if (n->type == TARNFS_REC_FILE && (here | gone) == n->mode)
+		c->cleared++;
+	else
+		differ(c, n->name, n->name_len, "mode %04o, in the log %04o", here, n->mode);
+}
+
 static void compare_stat(struct check *c, const struct node *n, const struct stat *st)
 {
 	struct { const char *what; uint64_t log, here; } numbers[] = {
@@ -233,9 +247,7 @@ static void compare_stat(struct check *c, const struct node *n, const struct sta
 			differ(c, n->name, n->name_len, "%s %llu, in the log %llu", numbers[i].what,
 			       (unsigned long long)numbers[i].here,
 			       (unsigned long long)numbers[i].log);
-	if ((st->st_mode & 07777) != n->mode)
-		differ(c, n->name, n->name_len, "mode %04o, in the log %04o", st->st_mode & 07777,
-		       n->mode);
+	compare_mode(c, n, st->st_mode & 07777);
 	if (st->st_mtim.tv_sec != n->mtime_sec || (uint32_t)st->st_mtim.tv_nsec != n->mtime_nsec)
 		differ(c, n->name, n->name_len, "mtime %lld.%09ld, in the log %lld.%09u",
 		       (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec, (long long)n->mtime_sec,
@@ -469,6 +481,18 @@ static int one_try(struct check *c, struct tarn_err *err)
 	return compare_tree(c, fd, err);
 }
 
+static void print_summary(const struct check *c)
+{
+	printf("%llu names compared with the log up to seq %llu of generation %llu: %llu difference%s",
+	       (unsigned long long)c->compared, (unsigned long long)c->seq,
+	       (unsigned long long)c->s.st.generation, (unsigned long long)c->differences,
+	       c->differences == 1 ? "" : "s");
+	if (c->cleared)
+		printf("; %llu set-user-id or set-group-id file%s lost the bits here to a write",
+		       (unsigned long long)c->cleared, c->cleared == 1 ? "" : "s");
+	putchar('\n');
+}
+
 static int check(const char *path, uint64_t max)
 {
 	struct check c = { .max = max };
@@ -513,10 +537,7 @@ static int check(const char *path, uint64_t max)
 	if (ret)
 		complain_err(&err, ret, shown(path));
 	else
-		printf("%llu names compared with the log up to seq %llu of generation %llu: %llu "
-		       "difference%s\n", (unsigned long long)c.compared, (unsigned long long)c.seq,
-		       (unsigned long long)c.s.st.generation, (unsigned long long)c.differences,
-		       c.differences == 1 ? "" : "s");
+		print_summary(&c);
 	if (!ret && c.differences)
 		ret = -EUCLEAN;
 	forget_differences(&c);

@@ -10,6 +10,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -368,6 +370,26 @@ int mount_entry_find(const char *dir, struct mount_entry *out)
 int mount_entry_of_type(const char *type, struct mount_entry *out)
 {
 	return mount_entry_search(NULL, type, out);
+}
+
+void busy_unseen(const struct tarn_device *d, int ret, struct tarn_err *err)
+{
+	size_t len = strlen(err->text);
+
+	if (ret == -EBUSY && d->path[0] && !d->mounted_on[0])
+		snprintf(err->text + len, sizeof(err->text) - len, " (no mount of it can be seen from "
+			 "here: another fsck.tarnfs, mkfs.tarnfs or tarnfs command may be at work on it, "
+			 "a process may still use it after umount -l, or it is mounted in another mount "
+			 "namespace)");
+}
+
+bool file_on_tarnfs(const char *path)
+{
+	struct statfs fs;
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISREG(st.st_mode) && statfs(path, &fs) == 0 &&
+	       (uint32_t)fs.f_type == TARNFS_STATFS_MAGIC;
 }
 
 int enter_mount_namespace(const char *name)

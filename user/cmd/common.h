@@ -73,6 +73,13 @@ int mount_entry_find(const char *dir, struct mount_entry *out);
 /* Any mount of that type, the first. -ENOENT. */
 int mount_entry_of_type(const char *type, struct mount_entry *out);
 void mount_entry_free(struct mount_entry *e);
+/*
+ * Of a device that is in use although no mount of it can be seen: adds what that may be. What
+ * the kernel says there ("mounted already") names a mount that nobody finds.
+ */
+void busy_unseen(const struct tarn_device *d, int ret, struct tarn_err *err);
+/* Is that a regular file on a mounted tarnfs, and so hardly an image of one? */
+bool file_on_tarnfs(const char *path);
 /* -N of mount(8): a path, or the number of a process. Complains itself. */
 int enter_mount_namespace(const char *name);
 

@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,8 +33,12 @@ static void usage(void)
 	       "there or, for one source, a new name. Modes and mtimes are kept. No host sees a\n"
 	       "file before all of its bytes are there.\n"
 	       "\n"
-	       "  -r, --recursive     copy directories with all that is in them; symbolic links as\n"
-	       "                      links (without -r, one named on the command line is followed)\n"
+	       "  -r, -R, --recursive\n"
+	       "                      copy directories with all that is in them; symbolic links as\n"
+	       "                      links (without -r, one named on the command line is followed;\n"
+	       "                      with a slash behind it, the directory that it leads to)\n"
+	       "  -T, --no-target-directory\n"
+	       "                      DEST is the name of the copy, also when that directory exists\n"
 	       "  -p, --preserve      keep owners too; without it the copies belong to the caller\n"
 	       "  -j, --jobs N        threads that copy (1 to %u; the processors, at most %u)\n"
 	       "  -n, --dry-run       copy nothing: say what would be done, and which space and\n"
@@ -43,7 +48,7 @@ static void usage(void)
 	       "  -h, --help\n"
 	       "\n"
 	       "A file that is there with equal size and mtime is skipped, so the same command\n"
-	       "goes on where one was interrupted; any other name that exists is an error for\n"
+	       "goes on where one was interrupted (with -T if DEST was new); any other name that exists is an error for\n"
 	       "that file, and a directory that exists is merged into. A source that changes\n"
 	       "meanwhile is not copied, and devices, sockets and fifos never are. The rest is\n"
 	       "copied all the same.\n"
@@ -131,6 +136,7 @@ static int parse(struct copy *c, int argc, char **argv)
 	enum { OPT_SHARED = 256 };
 	static const struct option longs[] = {
 		{ "recursive", no_argument, NULL, 'r' },
+		{ "no-target-directory", no_argument, NULL, 'T' },
 		{ "preserve", no_argument, NULL, 'p' },
 		{ "jobs", required_argument, NULL, 'j' },
 		{ "dry-run", no_argument, NULL, 'n' },
@@ -142,11 +148,14 @@ static int parse(struct copy *c, int argc, char **argv)
 	uint64_t threads = default_threads();
 	int o;
 
-	while ((o = getopt_long(argc, argv, "rRpj:nvh", longs, NULL)) != -1) {
+	while ((o = getopt_long(argc, argv, "rRTpj:nvh", longs, NULL)) != -1) {
 		switch (o) {
 		case 'r':
 		case 'R':
 			c->recursive = true;
+			break;
+		case 'T':
+			c->exact = true;
 			break;
 		case 'p':
 			c->keep_owner = true;
@@ -181,6 +190,12 @@ static int parse(struct copy *c, int argc, char **argv)
 		complain_usage();
 		return EXIT_USAGE;
 	}
+	if (c->exact && argc - optind > 2) {
+		complain("-T: DEST is the name of one copy, and there are %d sources",
+			 argc - optind - 1);
+		complain_usage();
+		return EXIT_USAGE;
+	}
 	return -1;
 }
 
@@ -193,12 +208,15 @@ static void print_totals(const struct totals *t)
 	       (unsigned long long)t->symlinks, (unsigned long long)t->bytes);
 	if (t->skipped)
 		printf(", %llu skipped", (unsigned long long)t->skipped);
+	if (t->differing)
+		printf(", %llu there with another owner, mode or shared-write flag",
+		       (unsigned long long)t->differing);
 	if (t->errors)
 		printf(", %llu errors", (unsigned long long)t->errors);
 	putchar('\n');
 }
 
-/* Is there room for what the first pass found? Too little log: nothing begins. */
+/* Is there room for what the first pass found? If not nothing begins: no name can be taken back. */
 static int check_room(struct copy *c)
 {
 	struct tarn_session *s = &c->session;
@@ -227,14 +245,15 @@ static int check_room(struct copy *c)
 	}
 	if (room)
 		complain("%s; nothing was copied", err.text);
-	if (t->space > st.free_bytes || t->largest > st.largest_free) {
+	if (t->space > st.free_bytes || t->largest > st.largest_free ||
+	    t->largest_huge > st.largest_free_huge) {
 		complain("no space for all of it: %llu bytes needed, the largest file %llu; %llu are "
-			 "free, %llu in one piece", (unsigned long long)t->space,
-			 (unsigned long long)t->largest, (unsigned long long)st.free_bytes,
-			 (unsigned long long)st.largest_free);
-		/* a real run copies what fits, and complains about each file that does not */
-		if (c->dry_run)
-			room = -ENOSPC;
+			 "free, %llu in one piece, %llu from a multiple of 2 MiB on (where files of "
+			 "that size begin); nothing was copied",
+			 (unsigned long long)t->space, (unsigned long long)t->largest,
+			 (unsigned long long)st.free_bytes, (unsigned long long)st.largest_free,
+			 (unsigned long long)st.largest_free_huge);
+		room = -ENOSPC;
 	}
 	return room;
 }
@@ -250,10 +269,14 @@ static void print_notes(const struct copy *c)
 		complain("note: %llu files and directories have extended attributes in the source, "
 			 "%llu of them ACLs; those were not copied", (unsigned long long)t->xattrs,
 			 (unsigned long long)t->acls);
+	if (c->linked_sources)
+		complain("note: %s is a symbolic link to a directory%s, copied as a link: with a slash "
+			 "behind its name what is in the directory is copied", shown(c->linked_source),
+			 c->linked_sources > 1 ? ", as other sources are" : "");
 	if (c->cut_short)
 		complain("ended by %s: what was copied whole is there, and the same command%s copies "
 			 "the rest", atomic_load(&cp_signal) == SIGINT ? "SIGINT" : "SIGTERM",
-			 c->renamed ? " with SOURCE/. for SOURCE" : "");
+			 c->renamed && !c->exact ? " with -T" : "");
 }
 
 static int run(struct copy *c, char **sources, int count, const char *dest)
@@ -292,6 +315,19 @@ static int run(struct copy *c, char **sources, int count, const char *dest)
 	return c->done.errors ? EXIT_FAILED : EXIT_OK;
 }
 
+/* Was a copy out of a tarnfs meant? */
+static void explain_way(char **sources, int count)
+{
+	struct statfs fs;
+
+	while (count--)
+		if (statfs(sources[count], &fs) == 0 &&
+		    (uint32_t)fs.f_type == TARNFS_STATFS_MAGIC) {
+			complain("it copies into a tarnfs; out of one, plain cp does");
+			return;
+		}
+}
+
 int cmd_cp(int argc, char **argv)
 {
 	struct copy c = { 0 };
@@ -300,7 +336,10 @@ int cmd_cp(int argc, char **argv)
 	code = parse(&c, argc, argv);
 	if (code >= 0)
 		return code;
-	if (open_master(&c.session, argv[argc - 1]))
+	code = open_master(&c.session, argv[argc - 1]);
+	if (code == -EMEDIUMTYPE)
+		explain_way(argv + optind, argc - 1 - optind);
+	if (code)
 		return EXIT_FAILED;
 	c.entries = must_alloc(calloc(BATCH_FILES, sizeof(*c.entries)));
 	c.news = must_alloc(calloc(BATCH_FILES, sizeof(*c.news)));
@@ -312,6 +351,7 @@ int cmd_cp(int argc, char **argv)
 		printf("would copy ");
 	print_totals(c.dry_run ? &c.plan : &c.done);
 	free(c.above);
+	free(c.shared);
 	free(c.entries);
 	free(c.news);
 	return c.cut_short ? 128 + atomic_load(&cp_signal) : code;

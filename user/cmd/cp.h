@@ -35,6 +35,7 @@ struct dir {
 	size_t index;
 	enum dir_state state;
 	bool fresh;		/* created by this run: no name in it yet but ours */
+	bool bare[2];		/* a top that is "." because nobody said where: [source] */
 };
 
 struct item {
@@ -58,9 +59,11 @@ struct opened {			/* the most recent directory of one side, for one thread */
 struct totals {
 	uint64_t files, directories, symlinks, bytes;
 	uint64_t skipped, errors;
+	uint64_t differing;	/* there already, with another owner, mode or shared-write flag */
 	uint64_t linked;	/* files with more than one name in the source */
 	uint64_t xattrs, acls;	/* names that have some; acls are among xattrs */
 	uint64_t space, largest;	/* of the plan: in whole blocks */
+	uint64_t largest_huge;		/* ... of those that begin at a multiple of 2 MiB */
 	uint64_t log;			/* of the plan: bytes */
 };
 
@@ -69,12 +72,15 @@ struct pool;
 struct copy {
 	struct tarn_session session;
 	bool recursive, verbose, keep_owner, shared_write, dry_run;
+	bool exact;		/* DEST is the name of the copy, whatever is there */
 	unsigned int threads;
 	bool planning;		/* the first pass: everything is looked at, nothing done */
 	bool quiet;		/* ... and what it finds is said by the second */
 	bool again;		/* an earlier source may have put the same name there */
 	bool renamed;		/* a directory gets a name that was not there */
 	bool dotted;		/* a source was one without a name, as in "a/." */
+	uint64_t linked_sources; /* symbolic links to directories, copied as links */
+	const char *linked_source; /* ... the first */
 	bool stop;		/* going on makes no sense */
 	bool cut_short;		/* a signal left something out */
 	struct totals plan, done;
@@ -83,6 +89,10 @@ struct copy {
 	dev_t dev;		/* of the tarnfs */
 	struct { dev_t dev; ino_t ino; } *above;	/* the destination and its ancestors */
 	size_t above_count;
+	/* inode numbers of shared-write files, in order, once the log was asked for them */
+	uint64_t *shared, shared_until;
+	size_t shared_count, shared_room;
+	bool shared_known;
 	struct item *entries;
 	struct tarn_new *news;
 	size_t count;
@@ -105,7 +115,7 @@ void cp_progress_clear(struct copy *c);
 /* A complaint about one source name, counted as an error. name NULL: the directory itself. */
 void cp_fail(struct copy *c, const struct dir *d, const char *name, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
-/* "top/a/b/name" of one side, malloc()ed; name may be NULL */
+/* "top/a/b/name" of one side as the user began it, malloc()ed; name may be NULL */
 char *cp_path(const struct dir *d, bool source, const char *name);
 /*
  * Descriptor of a directory, kept in *o until its next call. Opened name by

@@ -43,7 +43,8 @@ void cp_describe(const struct copy *c, const struct item *e, struct tarn_new *n)
 	n->target = e->target;
 	n->mtime_sec = e->st.st_mtim.tv_sec;
 	n->mtime_nsec = (uint32_t)e->st.st_mtim.tv_nsec;
-	n->mode = (uint16_t)mode;
+	/* what stat says of a link differs between file systems (/proc), and of every link here is this */
+	n->mode = S_ISLNK(e->st.st_mode) ? 0777 : (uint16_t)mode;
 }
 
 /*
@@ -126,16 +127,21 @@ static void lose(struct copy *c, struct item *entries, size_t count, enum tarn_f
 		[TARN_COMMITTED] = "are committed, but not all is well",
 	};
 	const char *text = err->text[0] ? err->text : strerror(-ret);
-	size_t i;
+	size_t i, name = strlen(entries[0].dest);
+	char *first;
 
 	if (count == 1) {
+		/* the library names the entry as well */
+		if (strncmp(text, entries[0].dest, name) == 0 && strncmp(text + name, ": ", 2) == 0)
+			text += name + 2;
 		cp_fail(c, entries[0].dir, entries[0].source, "%s%s%s",
 			fate == TARN_NOT_COMMITTED ? "" : how[fate],
 			fate == TARN_NOT_COMMITTED ? "" : ": ", text);
 	} else {
 		cp_progress_clear(c);
-		complain("%zu names from %s on %s: %s", count, shown(entries[0].source), how[fate],
-			 text);
+		first = cp_path(entries[0].dir, true, entries[0].source);
+		complain("%zu names from %s on %s: %s", count, shown(first), how[fate], text);
+		free(first);
 		c->done.errors += count;
 	}
 	for (i = 0; i < count; i++)

@@ -36,32 +36,36 @@ static struct dir *new_dir(struct copy *c, struct dir *parent, const char *sourc
 
 char *cp_path(const struct dir *d, bool source, const char *name)
 {
+	size_t depth = name ? 1 : 0, bytes = 0, len = 0, i;
+	const char **parts;
 	const struct dir *at;
-	const char *part;
-	size_t len = name ? strlen(name) + 1 : 0, n;
+	bool bare = false;
 	char *path;
 
 	for (at = d; at; at = at->parent)
-		len += strlen(source ? at->source : at->dest) + 1;
-	path = must_alloc(malloc(len + 1));
-	path[len] = '\0';
-	part = name;
-	at = d;
-	/* from the end */
-	while (part || at) {
-		if (!part) {
-			part = source ? at->source : at->dest;
-			at = at->parent;
-		}
-		n = strlen(part);
-		memcpy(path + len - n, part, n);
-		len -= n;
-		if (at)
-			path[--len] = '/';
-		part = NULL;
+		depth++;
+	parts = must_alloc(malloc(depth * sizeof(*parts)));
+	i = depth;
+	if (name)
+		parts[--i] = name;
+	for (at = d; at; at = at->parent) {
+		parts[--i] = source ? at->source : at->dest;
+		bare = at->bare[source];
 	}
-	/* one separator too many was counted */
-	memmove(path, path + len, strlen(path + len) + 1);
+	for (i = 0; i < depth; i++)
+		bytes += strlen(parts[i]) + 1;
+	path = must_alloc(malloc(bytes + 1));
+	for (i = 0; i < depth; i++) {
+		/* a "." that the user has not typed says nothing */
+		if (strcmp(parts[i], ".") == 0 && (i || (bare && depth > 1)))
+			continue;
+		if (len && path[len - 1] != '/')
+			path[len++] = '/';
+		memcpy(path + len, parts[i], strlen(parts[i]));
+		len += strlen(parts[i]);
+	}
+	path[len] = '\0';
+	free(parts);
 	return path;
 }
 
@@ -192,6 +196,89 @@ static int note_above(struct copy *c, const char *dest)
 
 /* ---- names that are there already ---- */
 
+static int by_number(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static int note_shared(void *arg, const struct tarn_rec *rec)
+{
+	struct copy *c = arg;
+
+	if (rec->type != TARNFS_REC_FILE)
+		return 0;
+	if (rec->ino > c->shared_until)
+		c->shared_until = rec->ino;
+	if (!(rec->file_flags & TARNFS_FILE_SHARED_WRITE))
+		return 0;
+	if (c->shared_count == c->shared_room) {
+		c->shared_room = c->shared_room ? 2 * c->shared_room : 1024;
+		c->shared = must_alloc(reallocarray(c->shared, c->shared_room, sizeof(*c->shared)));
+	}
+	c->shared[c->shared_count++] = rec->ino;
+	return 0;
+}
+
+/*
+ * Has the file another shared-write flag than a copy would get? The log alone says, and is read
+ * the first time that somebody asks; what this run has created since has the right one.
+ */
+static bool other_shared_write(struct copy *c, uint64_t ino)
+{
+	struct tarn_session *s = &c->session;
+	uint32_t pos = TARNFS_LOG_HEADER_UNITS;
+	struct tarn_current cur;
+	struct tarn_log log;
+
+	if (!c->shared_known) {
+		c->shared_known = true;
+		if (tarn_scan(s->media, &s->sb, &cur, NULL, NULL) ||
+		    tarn_log_open(&log, s->media, &s->sb, &cur, NULL) ||
+		    tarn_log_walk(&log, s->media, &pos, note_shared, c, NULL) < 0)
+			c->shared_until = 0;
+		if (c->shared_count)
+			qsort(c->shared, c->shared_count, sizeof(*c->shared), by_number);
+	}
+	if (ino > c->shared_until)
+		return false;
+	return c->shared_write != (c->shared_count && bsearch(&ino, c->shared, c->shared_count,
+							      sizeof(ino), by_number));
+}
+
+/* In what the name that is there differs from what a copy would be; "" in nothing. */
+static const char *other_attributes(struct copy *c, const struct item *e, const struct stat *st)
+{
+	static char text[64];
+	bool owner, mode, shared;
+	struct tarn_new n;
+
+	cp_describe(c, e, &n);
+	owner = n.uid != st->st_uid || n.gid != st->st_gid;
+	mode = !S_ISLNK(st->st_mode) && n.mode != (st->st_mode & 07777);
+	shared = S_ISREG(st->st_mode) && other_shared_write(c, st->st_ino);
+	snprintf(text, sizeof(text), "%s%s%s%s", owner || mode || shared ? ", with another" : "",
+		 owner ? " owner" : "", mode ? owner ? ", mode" : " mode" : "",
+		 shared ? owner || mode ? ", shared-write flag" : " shared-write flag" : "");
+	return text;
+}
+
+/* A name counts as copied. */
+static void note_there(struct copy *c, const struct item *e, const struct stat *st)
+{
+	const char *other = other_attributes(c, e, st);
+	char *path;
+
+	c->done.differing += *other != '\0';
+	if (!c->verbose || c->quiet || (e->self && !*other))
+		return;
+	path = cp_path(e->dir, false, e->dest);
+	cp_progress_clear(c);
+	printf("%s is there already%s\n", shown(path), other);
+	free(path);
+}
+
 /* Copied by an earlier run, as far as size (or target) and mtime tell. */
 static bool same_copy(const struct item *e, int fd, const struct stat *st)
 {
@@ -257,16 +344,14 @@ int cp_already_there(struct copy *c, struct item *e)
 	if (e->self && S_ISDIR(st.st_mode) && st.st_dev == c->dev) {
 		e->self->state = DIR_THERE;
 		e->self->ino = st.st_ino;
+		note_there(c, e, &st);
 		return 1;
 	}
 	path = cp_path(e->dir, false, e->dest);
 	if (st.st_dev == c->dev && same_copy(e, fd, &st) &&
 	    (!c->again || c->planning || e->target || same_bytes(c, e, fd))) {
 		c->done.skipped++;
-		if (c->verbose && !c->quiet) {
-			cp_progress_clear(c);
-			printf("%s is there already\n", shown(path));
-		}
+		note_there(c, e, &st);
 	} else {
 		cp_fail(c, e->dir, e->source, "%s exists already; not copied", shown(path));
 	}
@@ -300,6 +385,8 @@ static void plan(struct copy *c, const struct item *e)
 		t->space += size;
 		if (size > t->largest)
 			t->largest = size;
+		if ((uint64_t)e->st.st_size >= TARNFS_HUGE && size > t->largest_huge)
+			t->largest_huge = size;
 	}
 	if (c->verbose && !c->quiet) {
 		char *from = cp_path(e->dir, true, e->source), *to = cp_path(e->dir, false, e->dest);
@@ -322,6 +409,27 @@ static char *read_target(struct copy *c, int fd, const struct dir *d, const char
 	cp_fail(c, d, name, "reading the link: %s", n < 0 ? strerror(errno) : "its target is too long");
 	free(target);
 	return NULL;
+}
+
+/* A dry run looks at what only copying it would tell. False: it would fail. */
+static bool look_at(struct copy *c, const struct item *e, int dir, bool follow)
+{
+	bool xattrs = false, acls = false;
+	int fd;
+
+	if (!S_ISREG(e->st.st_mode))
+		return true;
+	fd = openat(dir, e->source, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
+		    (follow ? 0 : O_NOFOLLOW));
+	if (fd < 0) {
+		cp_fail(c, e->dir, e->source, "%s; not copied", strerror(errno));
+		return false;
+	}
+	cp_look_at_xattrs(fd, &xattrs, &acls);
+	close(fd);
+	c->done.xattrs += xattrs;
+	c->done.acls += acls;
+	return true;
 }
 
 /* One name of the source: into the batch, and directories onto the stack as well. */
@@ -371,7 +479,8 @@ static void take(struct copy *c, struct dir *d, const char *source, const char *
 		return;
 	}
 	if (c->planning) {
-		plan(c, &e);
+		if (!c->dry_run || look_at(c, &e, fd, follow))
+			plan(c, &e);
 		cp_free_item(&e);
 		return;
 	}
@@ -414,7 +523,7 @@ static int list_names(struct copy *c, const struct dir *d, char ***names, size_t
 		cp_fail(c, d, NULL, "%s", strerror(-ret));
 		return ret;
 	}
-	if (!c->planning && (d->fresh || d->state == DIR_PENDING)) {
+	if ((!c->planning || c->dry_run) && (d->fresh || d->state == DIR_PENDING)) {
 		bool xattrs = false, acls = false;
 
 		cp_look_at_xattrs(fd, &xattrs, &acls);
@@ -472,41 +581,74 @@ static void walk_stack(struct copy *c)
 	c->stack = NULL;
 }
 
-static void copy_operand(struct copy *c, const char *source, const char *dest_dir, uint64_t dest_ino,
-			 const char *new_name, void **seen)
+struct target {			/* where the sources go */
+	const char *dir, *new_name;	/* new_name NULL: under their own names */
+	bool bare;			/* dir is "." and was not typed */
+	uint64_t ino;
+};
+
+static struct dir *new_top(struct copy *c, const struct target *t, const char *source, bool bare)
 {
+	struct dir *top = new_dir(c, NULL, source, t->dir);
+
+	top->ino = t->ino;
+	top->bare[true] = bare;
+	top->bare[false] = t->bare;
+	return top;
+}
+
+/* ".", "..", "/", and -T: what is in it goes into the destination itself, or is the new name */
+static void copy_contents(struct copy *c, const char *source, const struct target *t, void **seen)
+{
+	struct dir *top;
+	struct stat st;
+
+	cp_flush_batch(c);
+	c->again = *seen || c->dotted;
+	c->dotted = true;
+	top = new_top(c, t, source, false);
+	if (stat(source, &st))
+		cp_fail(c, top, NULL, "%s", strerror(errno));
+	else if (!c->recursive)
+		cp_fail(c, top, NULL, "is a directory; -r copies it");
+	else if (is_above_dest(c, &st))
+		cp_fail(c, top, NULL, "is or contains the destination; skipped");
+	else if (t->new_name)
+		take(c, top, ".", t->new_name, false);
+	else
+		c->stack = top;
+	walk_stack(c);
+	cp_flush_batch(c);
+}
+
+/* That a link is copied as a link surprises those who meant the directory that it leads to. */
+static void note_link(struct copy *c, const char *source)
+{
+	struct stat st;
+
+	if (!c->recursive || c->quiet || lstat(source, &st) || !S_ISLNK(st.st_mode) ||
+	    stat(source, &st) || !S_ISDIR(st.st_mode))
+		return;
+	if (!c->linked_sources++)
+		c->linked_source = source;
+}
+
+static void copy_operand(struct copy *c, const char *source, const struct target *t, void **seen)
+{
+	bool slash = *source && source[strlen(source) - 1] == '/';
 	char *parent, *name;
+	const char *dest;
 	struct dir *top;
 	struct stat st;
 
 	if (split_path(source, &parent, &name)) {
-		/* ".", "..", "/": what is in it goes into the destination itself, or is the new name */
-		cp_flush_batch(c);
-		c->again = *seen || c->dotted;
-		c->dotted = true;
-		top = new_dir(c, NULL, source, dest_dir);
-		top->ino = dest_ino;
-		if (stat(source, &st))
-			cp_fail(c, top, NULL, "%s", strerror(errno));
-		else if (!c->recursive)
-			cp_fail(c, top, NULL, "is a directory; -r copies it");
-		else if (is_above_dest(c, &st))
-			cp_fail(c, top, NULL, "is or contains the destination; skipped");
-		else if (new_name)
-			take(c, top, ".", new_name, false);
-		else
-			c->stack = top;
-		walk_stack(c);
-		cp_flush_batch(c);
+		copy_contents(c, source, t, seen);
 		return;
 	}
-	if (source[strlen(source) - 1] == '/' && stat(source, &st)) {
-		top = new_dir(c, NULL, parent, dest_dir);
-		top->ino = dest_ino;
+	top = new_top(c, t, parent, strcmp(parent, ".") == 0 && strncmp(source, "./", 2) != 0);
+	if (slash && stat(source, &st)) {
 		cp_fail(c, top, name, "%s", strerror(errno));
-		free(parent);
-		free(name);
-		return;
+		goto out;
 	}
 	/* two sources of one name: the second must find the first there */
 	c->again = c->dotted || tfind(name, seen, (int (*)(const void *, const void *))strcmp);
@@ -514,59 +656,75 @@ static void copy_operand(struct copy *c, const char *source, const char *dest_di
 		cp_flush_batch(c);
 	else
 		tsearch(must_alloc(strdup(name)), seen, (int (*)(const void *, const void *))strcmp);
-	top = new_dir(c, NULL, parent, dest_dir);
-	top->ino = dest_ino;
-	take(c, top, name, new_name ? new_name : name, !c->recursive);
+	dest = t->new_name ? t->new_name : name;
+	note_link(c, source);
+	if (slash)	/* the directory, also where the name is that of a link to it */
+		take(c, new_top(c, t, source, false), ".", dest, false);
+	else
+		take(c, top, name, dest, !c->recursive);
 	walk_stack(c);
+out:
 	free(parent);
 	free(name);
+}
+
+/* Where the sources go; place holds what *t points to. Complains itself. */
+static int find_target(struct copy *c, char **sources, int count, const char *dest, struct place *place,
+		       struct target *t)
+{
+	struct stat st, source;
+	bool directory;
+
+	*t = (struct target){ .dir = dest };
+	if (stat(dest, &st) == 0 && S_ISDIR(st.st_mode)) {
+		if (st.st_dev != c->dev) {
+			complain("%s: not on a tarnfs", shown(dest));
+			return -EMEDIUMTYPE;
+		}
+		t->ino = st.st_ino;
+		if (!c->exact || (lstat(sources[0], &source) == 0 && S_ISDIR(source.st_mode)))
+			return 0;
+		complain("%s: exists already and is a directory; without -T the copy is made in it",
+			 shown(dest));
+		return -EISDIR;
+	}
+	if (count > 1) {
+		complain("%s: is not a directory, and there are %d sources", shown(dest), count);
+		return -ENOTDIR;
+	}
+	directory = stat(sources[0], &st) == 0 && S_ISDIR(st.st_mode);
+	/* what ends with a slash is a directory, and only one can get that name */
+	if (!directory && refuse_slash(dest))
+		return -ENOENT;
+	c->renamed = c->recursive && directory;
+	if (find_place(&c->session, dest, place))
+		return -ENOENT;
+	t->dir = place->parent_path;
+	t->new_name = place->name;
+	t->bare = strcmp(t->dir, ".") == 0 && strncmp(dest, "./", 2) != 0;
+	t->ino = place->parent;
+	return 0;
 }
 
 void cp_walk(struct copy *c, char **sources, int count, const char *dest)
 {
 	struct place place = { 0 };
-	const char *dest_dir = dest, *new_name = NULL;
+	struct target t;
 	void *seen = NULL;
-	struct stat st;
 	int i;
 
 	c->dev = session_dev(&c->session);
-	if (stat(dest, &st) == 0 && S_ISDIR(st.st_mode)) {
-		if (st.st_dev != c->dev) {
-			complain("%s: is not on a tarnfs", shown(dest));
-			c->done.errors++;
-			return;
-		}
-	} else if (count > 1) {
-		complain("%s: is not a directory, and there are %d sources", shown(dest), count);
-		c->done.errors++;
-		return;
-	} else {
-		bool directory = stat(sources[0], &st) == 0 && S_ISDIR(st.st_mode);
-
-		/* what ends with a slash is a directory, and only one can get that name */
-		if (!directory && refuse_slash(dest)) {
-			c->done.errors++;
-			return;
-		}
-		c->renamed = c->recursive && directory;
-		if (find_place(&c->session, dest, &place)) {
-			c->done.errors++;
-			return;
-		}
-		dest_dir = place.parent_path;
-		new_name = place.name;
-		st.st_ino = place.parent;
-	}
 	c->above_count = 0;
 	c->again = false;
 	c->dotted = false;
-	if (note_above(c, dest_dir)) {
+	if (find_target(c, sources, count, dest, &place, &t) || note_above(c, t.dir)) {
 		c->done.errors++;
 		goto out;
 	}
-	for (i = 0; i < count && !cp_stopped(c); i++)
-		copy_operand(c, sources[i], dest_dir, st.st_ino, new_name, &seen);
+	if (c->exact && !t.new_name)
+		copy_contents(c, sources[0], &t, &seen);
+	for (i = 0; i < count && !(c->exact && !t.new_name) && !cp_stopped(c); i++)
+		copy_operand(c, sources[i], &t, &seen);
 	cp_flush_batch(c);
 out:
 	tdestroy(seen, free);

@@ -20,7 +20,7 @@
 static void usage(FILE *f)
 {
 	fprintf(f, "Usage: tarnfs device list\n"
-		   "       tarnfs device attach [--force] DEVICE...\n"
+		   "       tarnfs device attach DEVICE...\n"
 		   "       tarnfs device detach DEVICE...\n"
 		   "\n"
 		   "list    the DAX memory of this host, a line each, and what is on it\n"
@@ -28,8 +28,7 @@ static void usage(FILE *f)
 		   "        that tarnfs needs; until the next boot\n"
 		   "detach  back to device_dax\n"
 		   "\n"
-		   "  -f, --force  attach: take it from processes that have it open or mapped\n"
-		   "  -h, --help   print this\n"
+		   "  -h, --help  print this\n"
 		   "\n"
 		   "A pmem block device in fsdax mode has nothing to attach. mount -o attach, for fstab,\n"
 		   "attaches and mounts.\n"
@@ -472,7 +471,7 @@ static int list(void)
 
 /* ---- attach, detach ---- */
 
-static int move(const char *what, bool to, bool force)
+static int move(const char *what, bool to)
 {
 	struct tarn_err err = { "" };
 	struct tarn_dax dax;
@@ -483,8 +482,7 @@ static int move(const char *what, bool to, bool force)
 		return 0;
 	}
 	if (!ret)
-		ret = to ? tarn_dax_attach(&dax, force ? TARN_DAX_FORCE : 0, &err) :
-			   tarn_dax_detach(&dax, &err);
+		ret = to ? tarn_dax_attach(&dax, &err) : tarn_dax_detach(&dax, &err);
 	if (ret < 0) {
 		complain_err(&err, ret, NULL);
 		return ret;
@@ -497,19 +495,15 @@ static int move(const char *what, bool to, bool force)
 int cmd_device(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{ "force", no_argument, NULL, 'f' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 }
 	};
-	bool force = false, failed = false, to;
+	bool failed = false, to;
 	const char *verb;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "fh", longs, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
 		switch (c) {
-		case 'f':
-			force = true;
-			break;
 		case 'h':
 			usage(stdout);
 			return EXIT_OK;
@@ -524,8 +518,6 @@ int cmd_device(int argc, char **argv)
 		complain("list, attach or detach?");
 	else if (strcmp(verb, "list") != 0 && !to && strcmp(verb, "detach") != 0)
 		complain("'%s': list, attach or detach", shown(verb));
-	else if (force && !to)
-		complain("--force goes with attach alone");
 	else if (strcmp(verb, "list") == 0 && optind < argc)
 		complain("list takes no device, and '%s' was given", shown(argv[optind]));
 	else if (strcmp(verb, "list") == 0)
@@ -542,7 +534,7 @@ move:
 		return EXIT_FAILED;
 	}
 	for (; optind < argc; optind++)
-		if (move(argv[optind], to, force))
+		if (move(argv[optind], to))
 			failed = true;
 	return failed ? EXIT_FAILED : EXIT_OK;
 }

@@ -8,7 +8,7 @@
  * mount; what is mounted here is read through its mount, with -n alone. Hosts
  * elsewhere may change it meanwhile: see fsck.h for what that does.
  *
- * Exit codes are the bits of fsck(8): 0 no errors, 4 errors were found and
+ * Exit codes are the bits of fsck(8): 0 clean, 4 errors or warnings were found and
  * left, 8 operational error, 16 wrong usage, 32 stopped by SIGINT or SIGTERM.
  */
 #define _GNU_SOURCE
@@ -54,7 +54,8 @@ static void on_signal(int sig)
 
 static void usage(void)
 {
-	printf("Usage: fsck.tarnfs [-n] [-f] [-a] [-p] [-y] [-C FD] [-V] [-h] DEVICE|IMAGE|DIR\n"
+	printf("Usage: fsck.tarnfs [-n] [-f] [-a] [-p] [-y] [-C FD] [-V] [-h] DEVICE|IMAGE\n"
+	       "       fsck.tarnfs -n [-f] [-C FD] DIR\n"
 	       "Checks superblocks, host pages, log, names and extents of a tarnfs. Nothing is\n"
 	       "changed: repair is not built yet.\n"
 	       "\n"
@@ -66,8 +67,8 @@ static void usage(void)
 	       "  -V          print the version\n"
 	       "  -h, --help  print this\n"
 	       "\n"
-	       "Exit status: 0 no errors, 4 errors found, 8 it could not be checked, 16 wrong\n"
-	       "usage, 32 stopped.\n");
+	       "Exit status: 0 clean, 4 errors or warnings found, 8 it could not be checked, 16\n"
+	       "wrong usage, 32 stopped.\n");
 }
 
 /* 0 go on, 1 stop with success, negative: wrong usage. */
@@ -102,6 +103,8 @@ static int parse(struct options *o, int argc, char **argv)
 			}
 			/* one that is not open would become the device's */
 			o->progress_fd = fcntl((int)fd, F_GETFD) < 0 ? -1 : (int)fd;
+			if (o->progress_fd < 0)
+				complain("-C: descriptor %s is not open: no progress is shown", optarg);
 			break;
 		case 'V':
 			printf("fsck.tarnfs %s, media format %u\n", TARN_VERSION,
@@ -126,6 +129,29 @@ static int parse(struct options *o, int argc, char **argv)
 	return o->path ? 0 : -EINVAL;
 }
 
+/* Why there is no mount on a directory: perhaps one stands above it. */
+static int explain_directory(char *real, const char *path, struct tarn_err *err)
+{
+	struct mount_entry e = { 0 };
+	char *slash;
+
+	while ((slash = strrchr(real, '/')) != NULL && real[1]) {
+		slash[slash == real] = '\0';
+		if (mount_entry_find(real, &e))
+			continue;
+		if (strcmp(e.type, "tarnfs") == 0)
+			tarn_fail(err, ENOENT, "%s: no tarnfs is mounted on it, but on %s above it: "
+				  "name that", shown(path), shown(e.dir));
+		else
+			slash = NULL;
+		mount_entry_free(&e);
+		if (slash)
+			return -ENOENT;
+		break;
+	}
+	return tarn_fail(err, ENOENT, "%s: no tarnfs is mounted on it", shown(path));
+}
+
 /* A directory: the mount on it, whichever device that is of. */
 static int find_mount(struct tarn_device *d, const char *path, struct tarn_err *err)
 {
@@ -135,10 +161,11 @@ static int find_mount(struct tarn_device *d, const char *path, struct tarn_err *
 
 	memset(d, 0, sizeof(*d));
 	if (!ret && strcmp(e.type, "tarnfs") != 0)
-		ret = -ENOENT;
-	if (ret)
-		ret = tarn_fail(err, -ret, "%s: %s", shown(path),
-				ret == -ENOENT ? "no tarnfs is mounted on it" : strerror(-ret));
+		ret = tarn_fail(err, ENOENT, "%s: no tarnfs is mounted on it", shown(path));
+	else if (ret == -ENOENT && real)
+		ret = explain_directory(real, path, err);
+	else if (ret)
+		ret = tarn_fail(err, -ret, "%s: %s", shown(path), strerror(-ret));
 	else {
 		snprintf(d->path, sizeof(d->path), "%s", e.source);
 		snprintf(d->mounted_on, sizeof(d->mounted_on), "%s", e.dir);
@@ -227,14 +254,15 @@ static int summarize(const struct tarn_fsck *f, const struct options *o, const c
 	}
 	if (f->count[TARN_FSCK_NOTE])
 		count_text("note", f->count[TARN_FSCK_NOTE], ", ");
-	if (f->super_valid)
+	if (f->super_valid && f->log_looked)
 		printf("%llu directories, %llu files, %llu symlinks, %llu of %llu bytes used, "
 		       "generation %llu, seq %llu\n", (unsigned long long)f->directories,
 		       (unsigned long long)f->files, (unsigned long long)f->symlinks,
 		       (unsigned long long)f->used, (unsigned long long)f->data,
 		       (unsigned long long)f->generation, (unsigned long long)f->seq);
 	else
-		printf("only the superblocks were looked at\n");
+		printf("%s\n", f->super_valid ? "the log was not looked at" :
+						"only the superblocks were looked at");
 	if (bad && o->repair)
 		complain("%s: nothing was repaired: this version cannot repair yet", device);
 	return bad ? FSCK_UNCORRECTED : FSCK_OK;
@@ -254,6 +282,7 @@ static int check(const struct options *o)
 	if (!ret)
 		ret = tarn_meta_open(&meta, &d, false, &err);
 	if (ret) {
+		busy_unseen(&d, ret, &err);
 		complain_err(&err, ret, NULL);
 		return FSCK_ERROR;
 	}
@@ -265,6 +294,9 @@ static int check(const struct options *o)
 		code = summarize(&f, o, device);
 	} else {
 		complain_err(&err, ret, device);
+		if (ret == -ENODATA && file_on_tarnfs(o->path))
+			complain("%s: a file on a mounted tarnfs: name the directory that it is mounted on, "
+				 "with -n", device);
 		if (ret == -ECANCELED)
 			code = FSCK_CANCELED;
 	}

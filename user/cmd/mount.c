@@ -523,7 +523,7 @@ static int attach(const struct options *o, struct tarn_device *d)
 	int ret = d->is_dax ? tarn_dax_ready(&d->dax, &err) : 0;
 
 	if (ret && o->attach)
-		ret = o->fake ? 0 : tarn_dax_attach(&d->dax, 0, &err);
+		ret = o->fake ? 0 : tarn_dax_attach(&d->dax, &err);
 	if (ret < 0)
 		complain_err(&err, ret, NULL);
 	else if (ret)

@@ -47,11 +47,16 @@ int source_open(struct source *s, const char *path, struct tarn_err *err)
 		return tarn_fail(err, EBUSY, "%s: it is mounted on %s, and not as a tarnfs",
 				 shown(s->device.path), shown(s->device.mounted_on));
 	ret = tarn_meta_open(&s->meta, &s->device, false, err);
-	if (ret)
+	if (ret) {
+		busy_unseen(&s->device, ret, err);
 		return ret;
+	}
 	ret = tarn_super_read(&s->own_sb, s->meta.media, s->meta.dev_size, err);
 	if (ret) {
 		tarn_meta_close(&s->meta);
+		if (ret == -ENODATA && file_on_tarnfs(path))
+			return tarn_fail(err, ENODATA, "%s: no image, but a file on a mounted tarnfs: name "
+					 "a directory of that", shown(path));
 		return tarn_fail_prefix(err, ret, "%s: ", shown(s->device.path));
 	}
 	s->media = s->meta.media;

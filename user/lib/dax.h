@@ -47,7 +47,7 @@ int tarn_dax_mount(const struct tarn_dax_places *p, const struct tarn_dax *dax, 
 		   size_t room, bool *is_tarnfs);
 
 /* ---- dax_bind.c ---- */
-int tarn_dax_attach_in(const struct tarn_dax_places *p, struct tarn_dax *dax, unsigned int flags,
+int tarn_dax_attach_in(const struct tarn_dax_places *p, struct tarn_dax *dax,
 		       struct tarn_err *err);
 int tarn_dax_detach_in(const struct tarn_dax_places *p, struct tarn_dax *dax,
 		       struct tarn_err *err);

@@ -121,7 +121,13 @@ static bool has_mapped(const struct tarn_dax *dax, const char *process)
 	return found;
 }
 
-/* Unbinding takes the memory from whoever has it mapped, with SIGBUS. */
+/*
+ * Unbinding takes the memory from whoever has it mapped, with SIGBUS. Worse: device_dax and
+ * fsdev_dax initialise the character device inside the dax inode again at each probe, open or
+ * not, and a file that is still open then damages kernel memory when it is closed (seen on 7.3;
+ * cdev_init() in drivers/dax/device.c and fsdev.c). So nothing is moved while it is open, whatever
+ * has it, and there is no way to force it.
+ */
 static int refuse_used(const struct tarn_dax_places *p, const struct tarn_dax *dax,
 		       struct tarn_err *err)
 {
@@ -142,8 +148,8 @@ static int refuse_used(const struct tarn_dax_places *p, const struct tarn_dax *d
 		if (!how)
 			continue;
 		tarn_sysfs_read(name, sizeof(name), "%s/comm", path);
-		ret = tarn_fail(err, EBUSY, "%s: process %.20s (%s) has it %s, and would lose it "
-				"(SIGBUS): end it first, or --force", dax->node, e->d_name, name, how);
+		ret = tarn_fail(err, EBUSY, "%s: process %.20s (%s) has it %s: end it first",
+				dax->node, e->d_name, name, how);
 	}
 	closedir(dir);
 	return ret;
@@ -347,8 +353,7 @@ static int go_back(const struct tarn_dax_places *p, struct tarn_dax *dax, const 
 	return tarn_fail(err, -ret, "%.400s; it is bound to %s again", old, driver);
 }
 
-int tarn_dax_attach_in(const struct tarn_dax_places *p, struct tarn_dax *dax, unsigned int flags,
-		       struct tarn_err *err)
+int tarn_dax_attach_in(const struct tarn_dax_places *p, struct tarn_dax *dax, struct tarn_err *err)
 {
 	const char *wanted = tarn_dax_wanted_in(p);
 	char before[sizeof(dax->driver)];
@@ -368,7 +373,7 @@ int tarn_dax_attach_in(const struct tarn_dax_places *p, struct tarn_dax *dax, un
 		ret = refuse_memory(dax, err);
 	if (!ret)
 		ret = refuse_mounted(p, dax, err);
-	if (!ret && dax->driver[0] && !(flags & TARN_DAX_FORCE))
+	if (!ret)
 		ret = refuse_used(p, dax, err);
 	if (!ret)
 		ret = load_driver(p, wanted, err);
@@ -405,6 +410,8 @@ int tarn_dax_detach_in(const struct tarn_dax_places *p, struct tarn_dax *dax, st
 	if (!ret && before[0])
 		ret = p->mounted(dax, err);
 	if (!ret)
+		ret = refuse_used(p, dax, err);
+	if (!ret)
 		ret = load_driver(p, "device_dax", err);
 	if (!ret)
 		ret = unbind(p, dax, err);
@@ -423,9 +430,9 @@ int tarn_dax_detach_in(const struct tarn_dax_places *p, struct tarn_dax *dax, st
 	return ret ? ret : 1;
 }
 
-int tarn_dax_attach(struct tarn_dax *dax, unsigned int flags, struct tarn_err *err)
+int tarn_dax_attach(struct tarn_dax *dax, struct tarn_err *err)
 {
-	return tarn_dax_attach_in(&tarn_dax_here, dax, flags, err);
+	return tarn_dax_attach_in(&tarn_dax_here, dax, err);
 }
 
 int tarn_dax_detach(struct tarn_dax *dax, struct tarn_err *err)

@@ -276,15 +276,6 @@ static int open_file(struct tarn_meta *meta, const struct tarn_device *d, bool w
 	return 0;
 }
 
-static int check_version(int dirfd, struct tarnfs_status *st, struct tarn_err *err)
-{
-	int ret = tarn_kernel_status(dirfd, st);
-
-	if (ret == -EPROTO)
-		return tarn_kernel_mismatch(st, err);
-	return ret ? tarn_fail(err, -ret, "STATUS: %s", strerror(-ret)) : 0;
-}
-
 /* A mount of it that is there already: read-only, its [0, data_start). */
 static int open_mounted(struct tarn_meta *meta, const struct tarn_device *d, uint64_t *size,
 			struct tarn_err *err)
@@ -295,9 +286,9 @@ static int open_mounted(struct tarn_meta *meta, const struct tarn_device *d, uin
 	meta->dirfd = open(d->mounted_on, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (meta->dirfd < 0)
 		return tarn_fail(err, errno, "%s: %s", d->mounted_on, strerror(errno));
-	ret = check_version(meta->dirfd, &st, err);
+	ret = tarn_mount_status(meta->dirfd, &st, err);
 	if (ret)
-		return ret;
+		return tarn_fail_prefix(err, ret, "%s: ", d->mounted_on);
 	meta->fd = tarn_kernel_open_meta(meta->dirfd, NULL, 0);
 	if (meta->fd < 0)
 		return tarn_fail(err, -meta->fd, "%s: OPEN_META: %s", d->mounted_on,
@@ -323,7 +314,7 @@ static int open_meta_mount(struct tarn_meta *meta, const struct tarn_device *d, 
 			     err);
 	if (ret)
 		return ret;
-	ret = check_version(meta->dirfd, &st, err);
+	ret = tarn_mount_status(meta->dirfd, &st, err);
 	if (ret)
 		return ret;
 	meta->fd = tarn_kernel_open_meta(meta->dirfd, &whole, writable ? 1 : 0);
@@ -331,6 +322,24 @@ static int open_meta_mount(struct tarn_meta *meta, const struct tarn_device *d, 
 		return tarn_fail(err, -meta->fd, "%s: OPEN_META: %s", d->path, strerror(-meta->fd));
 	meta->dev_size = st.dev_size;
 	return 0;
+}
+
+int tarn_machine_fits(size_t page, size_t granule, struct tarn_err *err)
+{
+	if (page != TARNFS_BLOCK)
+		return tarn_fail(err, EOPNOTSUPP,
+				 "this kernel's pages are %zu bytes and tarnfs works with %u only: boot a kernel with such pages",
+				 page, TARNFS_BLOCK);
+	if (granule > TARNFS_LINE)
+		return tarn_fail(err, EOPNOTSUPP,
+				 "this CPU's caches write %zu bytes back at once and tarnfs shares memory by %u: a host with this CPU would overwrite what others stored",
+				 granule, TARNFS_LINE);
+	return 0;
+}
+
+int tarn_machine_check(struct tarn_err *err)
+{
+	return tarn_machine_fits((size_t)sysconf(_SC_PAGESIZE), tarn_cache_granule(), err);
 }
 
 int tarn_meta_open(struct tarn_meta *meta, const struct tarn_device *d, bool writable,
@@ -342,6 +351,9 @@ int tarn_meta_open(struct tarn_meta *meta, const struct tarn_device *d, bool wri
 
 	memset(meta, 0, sizeof(*meta));
 	meta->mntfd = meta->dirfd = meta->fd = -1;
+	ret = tarn_machine_check(err);
+	if (ret)
+		return ret;
 	if (d->is_file)
 		ret = open_file(meta, d, writable, err);
 	else if (!writable && d->mounted_tarnfs)

@@ -18,6 +18,7 @@ static const struct tarn_fsck_kind kinds[] = {
 	{ TARN_FSCK_SUPER_DIFFER, TARN_FSCK_ERROR, "the two superblocks differ" },
 	{ TARN_FSCK_SUPER_FOREIGN, TARN_FSCK_ERROR, "second copy is not of this log" },
 	{ TARN_FSCK_SUPER_NEWER, TARN_FSCK_ERROR, "superblock of a newer tarnfs" },
+	{ TARN_FSCK_SUPER_SIZE, TARN_FSCK_ERROR, "device smaller than the file system" },
 	{ TARN_FSCK_IDENTITY_ONE, TARN_FSCK_WARNING, "one copy of an identity line damaged" },
 	{ TARN_FSCK_IDENTITY_BOTH, TARN_FSCK_ERROR, "both copies of an identity line damaged" },
 	{ TARN_FSCK_COPIES_DIFFER, TARN_FSCK_WARNING, "page and mirror contradict each other" },
@@ -181,6 +182,8 @@ static int look(struct pass *p, struct tarn_fsck *f, struct tarn_media *m, struc
 		if (!p->failed && !tarn_current_same(&now, &p->cur))
 			return -EAGAIN;
 	}
+	/* whatever could be looked at: that was it */
+	tarn_fsck_step(p, TARN_FSCK_STEPS, 1, 1);
 	if (p->nr_found)
 		qsort(p->found, p->nr_found, sizeof(*p->found), by_place);
 	return p->failed;
@@ -219,6 +222,7 @@ static void tell(const struct pass *p)
 	struct tarn_fsck *f = p->f;
 
 	f->super_valid = p->super_valid;
+	f->log_looked = p->log_looked;
 	memcpy(f->uuid, p->sb.uuid, sizeof(f->uuid));
 	f->generation = p->cur.generation;
 	f->log_host = p->cur.host;

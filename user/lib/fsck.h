@@ -26,6 +26,7 @@ enum tarn_fsck_number {
 	TARN_FSCK_SUPER_DIFFER	= 103,
 	TARN_FSCK_SUPER_FOREIGN	= 104,
 	TARN_FSCK_SUPER_NEWER	= 105,
+	TARN_FSCK_SUPER_SIZE	= 106,
 
 	TARN_FSCK_IDENTITY_ONE	= 201,
 	TARN_FSCK_IDENTITY_BOTH	= 202,
@@ -110,7 +111,8 @@ struct tarn_fsck {
 	int (*progress)(void *arg, unsigned int step, uint64_t done, uint64_t total);
 	void *arg;
 	/* out: what of the log could be read */
-	bool super_valid;	/* the rest is known */
+	bool super_valid;	/* host pages were looked at */
+	bool log_looked;	/* and the log: counts, used and seq are known, of what was good */
 	uint8_t uuid[16];
 	uint64_t generation, seq;
 	uint16_t log_host;

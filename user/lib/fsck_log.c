@@ -135,7 +135,7 @@ static bool copy_log(struct walk *w)
 		if (tarn_fsck_fetch(p, p->log.area_off + at, w->buf + at, chunk))
 			memset(w->buf + at, 0, chunk);
 	}
-	return true;
+	return !tarn_fsck_step(p, 2, len, len);
 }
 
 /* ---- records ---- */
@@ -639,7 +639,10 @@ void tarn_fsck_log(struct pass *p)
 	p->log.area_len = p->cur.area_len;
 	if (!check_commit(p) || !check_header(p) || !copy_log(&w))
 		goto out;
+	p->log_looked = true;
 	walk_records(&w);
+	if (!p->failed)
+		tarn_fsck_step(p, 3, p->log.units, p->log.units);
 	if (!p->failed && w.count && !w.unbuilt && !tarn_fsck_step(p, 4, 0, 2)) {
 		check_tree(&w);
 		if (!tarn_fsck_step(p, 4, 1, 2))

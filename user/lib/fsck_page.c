@@ -74,7 +74,8 @@ static int check_super(struct pass *p, int copy, struct tarnfs_super *raw, struc
 	struct tarn_err err = { "" };
 	int ret = tarn_fsck_fetch(p, off, raw, sizeof(*raw));
 
-	return ret ? ret : tarn_super_decode(sb, raw, p->f->dev_size, &err);
+	/* whether the device is large enough is another question */
+	return ret ? ret : tarn_super_decode(sb, raw, 0, &err);
 }
 
 static void find_super(struct pass *p, int copy, const struct tarnfs_super *raw, int ret)
@@ -85,7 +86,7 @@ static void find_super(struct pass *p, int copy, const struct tarnfs_super *raw,
 
 	if (!ret || ret == -EIO || ret == -EINVAL)
 		return;
-	tarn_super_decode(&sb, raw, p->f->dev_size, &err);
+	tarn_super_decode(&sb, raw, 0, &err);
 	tarn_fsck_find(p,
 		       ret == -EOPNOTSUPP ? TARN_FSCK_SUPER_NEWER :
 		       copy		  ? TARN_FSCK_SUPER_SECOND :
@@ -123,6 +124,11 @@ int tarn_fsck_supers(struct pass *p)
 				       "the second copy is whole, but no log is valid under its uuid: "
 				       "nothing else was looked at");
 	}
+	if (p->super_valid && p->sb.dev_size > p->f->dev_size)
+		tarn_fsck_find(p, TARN_FSCK_SUPER_SIZE, TARNFS_SUPER_OFF,
+			       "made for %" PRIu64 " bytes, and there are %" PRIu64
+			       ": an image that was cut, or another namespace", p->sb.dev_size,
+			       p->f->dev_size);
 	/* a mount that is there already shows no more than its own metadata */
 	if (p->super_valid && p->sb.data_start > p->m->size) {
 		tarn_fsck_find(p, TARN_FSCK_UNREADABLE, p->m->size,
@@ -428,6 +434,8 @@ void tarn_fsck_pages(struct pass *p)
 		check_quiesce(p, page);
 		check_rest(p, page);
 	}
+	if (tarn_fsck_step(p, 1, p->sb.hosts, p->sb.hosts))
+		return;
 	tarn_fsck_current(p, &p->cur);
 	check_controls(p);
 	check_owners(p);

@@ -36,6 +36,7 @@ struct pass {
 	struct tarn_current cur;
 
 	struct tarn_log log;
+	bool log_looked;		/* commit word and header are good */
 	bool log_whole;			/* every committed record was good */
 	uint64_t seq;			/* of the last good record */
 	uint64_t directories, files, symlinks, used;

@@ -212,7 +212,8 @@ int tarn_scan(struct tarn_media *m, const struct tarn_super *sb, struct tarn_cur
 			return tarn_fail(
 				err, EUCLEAN,
 				"host page %u: its control line is bad at device offsets 0x%" PRIx64
-				" and 0x%" PRIx64 " (mirror): fsck.tarnfs has to mend it",
+				" and 0x%" PRIx64 " (mirror): fsck.tarnfs -n says what else "
+				"is damaged; nothing repairs it yet",
 				page, tarn_line_off(sb, page, TARNFS_LINE_CONTROL),
 				tarn_mirror_line_off(sb, page, TARNFS_LINE_CONTROL));
 		/* pages are read in ascending order, so >= makes the higher host win */

@@ -107,7 +107,8 @@ int tarn_log_open(struct tarn_log *log, struct tarn_media *m, const struct tarn_
 	memset(log, 0, sizeof(*log));
 	if (!cur->generation)
 		return tarn_fail(err, EUCLEAN,
-				 "no host page holds an active log: fsck.tarnfs has to mend it");
+				 "no host page holds an active log: fsck.tarnfs -n says what else is "
+				 "damaged; nothing repairs it yet");
 	memcpy(log->seed.uuid, sb->uuid, sizeof(log->seed.uuid));
 	log->seed.generation = cur->generation;
 	log->seed.host = cur->host;

@@ -67,7 +67,8 @@ int tarn_lost(struct tarn_session *s, struct tarn_err *err, const char *fmt, ...
 		return tarn_fail(err, ESTALE,
 				 "%s; shutting the mount down failed (%s): umount it at once", why,
 				 strerror(-ret));
-	return tarn_fail(err, ESTALE, "%s; this mount is shut down: umount it", why);
+	return tarn_fail(err, ESTALE, "%s; this mount is shut down: umount it and mount it "
+					  "again", why);
 }
 
 int tarn_session_ours(struct tarn_session *s, struct tarn_err *err)
@@ -93,15 +94,15 @@ int tarn_session_ours(struct tarn_session *s, struct tarn_err *err)
 	return ret;
 }
 
-static int status(struct tarn_session *s, struct tarn_err *err)
+int tarn_mount_status(int dirfd, struct tarnfs_status *st, struct tarn_err *err)
 {
-	int ret = tarn_kernel_status(s->dirfd, &s->st);
+	int ret = tarn_kernel_status(dirfd, st);
 
 	switch (ret) {
 	case 0:
-		return 0;
+		break;
 	case -EPROTO:
-		return tarn_kernel_mismatch(&s->st, err);
+		return tarn_kernel_mismatch(st, err);
 	case -EPERM:
 		return tarn_fail(err, EPERM, "this needs root (CAP_SYS_ADMIN)");
 	case -ENOTTY:
@@ -110,15 +111,21 @@ static int status(struct tarn_session *s, struct tarn_err *err)
 	default:
 		return tarn_fail(err, -ret, "STATUS: %s", strerror(-ret));
 	}
+	if (st->state & TARNFS_ST_SHUTDOWN)
+		return tarn_fail(err, EIO,
+				 "the file system is shut down: umount it and mount it again");
+	return 0;
 }
 
 int tarn_session_writable(struct tarn_session *s, const struct tarn_media_range *r, size_t n,
 			  struct tarn_err *err)
 {
 	struct tarn_media *media;
-	int fd = tarn_kernel_open_meta(s->dirfd, r, n);
-	int ret;
+	int fd, ret = tarn_machine_check(err);
 
+	if (ret)
+		return ret;
+	fd = tarn_kernel_open_meta(s->dirfd, r, n);
 	if (fd < 0)
 		return tarn_fail(err, -fd, "OPEN_META: %s", strerror(-fd));
 	ret = tarn_media_map(&media, fd, s->st.data_start, r, n);
@@ -199,12 +206,9 @@ static int session_load(struct tarn_session *s, struct tarn_err *err)
 		return tarn_fail(err, errno, "statfs: %s", strerror(errno));
 	if ((uint32_t)fs.f_type != TARNFS_STATFS_MAGIC)
 		return tarn_fail(err, EMEDIUMTYPE, "not on a tarnfs");
-	ret = status(s, err);
+	ret = tarn_mount_status(s->dirfd, &s->st, err);
 	if (ret)
 		return ret;
-	if (s->st.state & TARNFS_ST_SHUTDOWN)
-		return tarn_fail(err, EIO,
-				 "the file system is shut down: umount it and mount it again");
 	if (s->st.state & TARNFS_ST_META)
 		return tarn_fail(err, EMEDIUMTYPE, "a meta mount, which has no files");
 	s->kernel = tarn_kernel_ioctl(s->dirfd, -1, TARNFS_HOSTS_OFF);
@@ -242,6 +246,25 @@ static void session_unload(struct tarn_session *s)
 	s->kernel = NULL;
 }
 
+/* path is not on a tarnfs: perhaps the device or the image itself was meant. */
+static int explain_path(const char *path, struct tarn_err *err)
+{
+	struct tarn_device d;
+	struct stat st;
+
+	if (!stat(path, &st) && S_ISREG(st.st_mode))
+		return tarn_fail(err, EMEDIUMTYPE, "%s: not on a tarnfs: name the directory of a mount "
+				 "(an image cannot be mounted)", path);
+	if (!stat(path, &st) && (S_ISBLK(st.st_mode) || S_ISCHR(st.st_mode)) &&
+	    !tarn_device_find(&d, path, NULL))
+		return d.mounted_tarnfs ?
+		       tarn_fail(err, EMEDIUMTYPE, "%s: a device: name the directory that it is "
+				 "mounted on, %s", path, d.mounted_on) :
+		       tarn_fail(err, EMEDIUMTYPE, "%s: a device, which is not mounted as a tarnfs "
+				 "here: mount it and name the directory", path);
+	return tarn_fail(err, EMEDIUMTYPE, "%s: not on a tarnfs", path);
+}
+
 int tarn_session_open(struct tarn_session *s, const char *path, unsigned int flags,
 		      struct tarn_err *err)
 {
@@ -257,8 +280,11 @@ int tarn_session_open(struct tarn_session *s, const char *path, unsigned int fla
 			ret = open_for_append(s, err);
 	}
 	if (ret) {
+		bool elsewhere = ret == -EMEDIUMTYPE && !(s->st.state & TARNFS_ST_META);
+
 		tarn_session_close(s);
-		return tarn_fail_prefix(err, ret, "%s: ", path);
+		return elsewhere ? explain_path(path, err) :
+				   tarn_fail_prefix(err, ret, "%s: ", path);
 	}
 	return 0;
 }

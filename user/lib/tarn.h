@@ -444,13 +444,12 @@ int tarn_dax_find(struct tarn_dax *dax, const char *what, struct tarn_err *err);
 const char *tarn_dax_wanted(void);
 /* 0: bound to it. -ENXIO, -ENODEV (system-ram) with the command that changes that. */
 int tarn_dax_ready(const struct tarn_dax *dax, struct tarn_err *err);
-#define TARN_DAX_FORCE 1	/* take it from processes that have it open or mapped */
 /*
  * To the driver that tarnfs needs, and back to device_dax. dax is read again. 1: done; 0: was so
  * already; on an error it is bound to what it was bound to, or the sentence says it is not.
- * -EBUSY: mounted or in use.
+ * -EBUSY: mounted, or a process has it open or mapped.
  */
-int tarn_dax_attach(struct tarn_dax *dax, unsigned int flags, struct tarn_err *err);
+int tarn_dax_attach(struct tarn_dax *dax, struct tarn_err *err);
 int tarn_dax_detach(struct tarn_dax *dax, struct tarn_err *err);
 
 /* ---- device.c: from a path to a device or a mount ---- */
