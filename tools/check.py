@@ -22,7 +22,22 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, TOOLS)
 import tap                                                          # noqa: E402
 
-KERNELS = ["6.1", "6.12"]
+KERNELS = ["6.1", "6.12", "7.3"]
+# Where the guest tests run: kernel and backing (see tools/vm/run). FULL: with --full too.
+SINGLE = [("6.12", "pmem"), ("6.12", "devdax"), ("6.1", "devdax"), ("7.3", "devdax"), ("6.1", "pmem")]
+SINGLE_FULL = [("7.3", "pmem")]
+# Tests that have their say on one backing, and would do the same or nothing on another.
+BELONG = {"t_device.sh": ["devdax"], "t_namespace.sh": ["pmem"]}
+CXL = [("6.12", "cxl-ram"), ("7.3", "cxl-ram"), ("6.1", "cxl-pmem"), ("6.12", "cxl-pmem"), ("7.3", "cxl-pmem")]
+# Tests of the device itself are all that CXL memory gets; everything else is as on devdax.
+CXL_TESTS = ["t_cxl.sh", "t_kernel", "t_user.sh"]
+DOUBLE = [(["6.12", "6.1"], "pmem")]
+# On a devdax of two kernels each has another driver; and the h2 tests are about the log.
+DOUBLE_BASIC = [(["6.12", "7.3"], "devdax")]
+DOUBLE_FULL = [(["6.12", "7.3"], "devdax"), (["6.1", "6.12"], "devdax"), (["7.3", "6.1"], "devdax"),
+               (["6.12", "7.3"], "pmem"), (["7.3", "6.1"], "pmem")]
+DOUBLE_CXL = [(["6.12", "7.3"], "cxl-ram"), (["6.1", "7.3"], "cxl-pmem")]
+BASIC = ["h2_basic.sh"]
 DEBUG_KERNELS = ["6.12-kasan", "6.12-lockdep"]
 # They check every access and every lock, in emulation: several times as slow, and hungry.
 DEBUG_OPTIONS = ["--ram", "3G", "--timeout", "7200", "--env", "TEST_TIMEOUT=3600"]
@@ -164,7 +179,7 @@ def guests(name, kernels, tests, options=()):
     shutil.rmtree(logs, ignore_errors=True)
     say(f"{name}: {len(tests)} test programs")
     code, lines = run(name, [f"{TOOLS}/vm/run", "--kernel", ",".join(kernels), "--hosts", str(len(kernels)),
-                             "--size", "1G", "--timeout", "900", "--logs", logs,
+                             "--size", "1G", "--timeout", "1800", "--logs", logs,
                              "--env", "RUN_TESTS=" + " ".join(tests), *options,
                              f"{TOOLS}/vm/guest/run-tests"])
     ok = True
@@ -215,21 +230,25 @@ def reports(logs):
     return out
 
 
-def debug(wanted):
+def debug(on, wanted):
     """The guest tests on the debug kernels: all that --debug does."""
     step("user", ["make", "-j2", "user", "WERROR=1"])
     step("selftests", ["make", "-j2", "selftests", "WERROR=1"])
-    single = [t for t in selftests("t_") if wanted(t)]
-    double = [t for t in selftests("h2_") if wanted(t)]
     kernels = [k for k in DEBUG_KERNELS if step(f"kernel-{k}", [f"{TOOLS}/vm/fetch-kernel", k])]
     built = [k for k in kernels if step(f"module-{k}", ["make", "-j2", "modules", f"KVER={k}", "WERROR=1"])]
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(guests, f"guest-{k}", [k], single, DEBUG_OPTIONS) for k in built if single]
-        for done in concurrent.futures.as_completed(jobs):
-            done.result()
-    for k in built:
-        if double:
-            guests(f"two-hosts-{k}", [k, k], double, DEBUG_OPTIONS)
+
+    runs = []
+    for backing in "pmem", "devdax":
+        single = [t for t in selftests("t_") if backing in BELONG.get(t, [backing]) and t != "t_cxl.sh"]
+        double = selftests("h2_") if backing == "pmem" else BASIC
+        for k in built:
+            runs.append((f"guest-{k}-{backing}", [k], single, ["--backing", backing]))
+            runs.append((f"two-hosts-{k}-{backing}", [k, k], double, ["--backing", backing]))
+    # one at a time: each has the memory of three
+    for name, kernels, tests, options in runs:
+        tests = [t for t in tests if wanted(t) or wanted(name)]
+        if tests and on(name):
+            guests(name, kernels, tests, options + DEBUG_OPTIONS)
     return end()
 
 
@@ -256,18 +275,47 @@ def end():
     return 1 if COUNT.failures or not COUNT.passed else 0
 
 
+def plan(full, on, wanted):
+    """What to run in guests: [(name, kernels, backing, tests)], of one host and of two."""
+    single = selftests("t_")
+    double = selftests("h2_")
+    runs = [], []
+
+    def add(where, name, kernels, backing, tests):
+        tests = [t for t in tests if wanted(t) or wanted(name)]
+        if tests and on(name):
+            where.append((name, kernels, backing, tests))
+
+    for kernel, backing in SINGLE + (SINGLE_FULL if full else []):
+        add(runs[0], f"guest-{kernel}-{backing}", [kernel], backing,
+            [t for t in single if backing in BELONG.get(t, [backing]) and t != "t_cxl.sh"])
+    for kernel, backing in CXL if full else []:
+        add(runs[0], f"guest-{kernel}-{backing}", [kernel], backing, [t for t in CXL_TESTS if t in single])
+    pairs = [(d, double) for d in DOUBLE]
+    if full:
+        pairs += [(d, double) for d in DOUBLE_FULL] + [(d, BASIC) for d in DOUBLE_CXL]
+    else:
+        pairs += [(d, BASIC) for d in DOUBLE_BASIC]
+    for (kernels, backing), tests in pairs:
+        add(runs[1], f"two-hosts-{'-'.join(kernels)}-{backing}", kernels, backing, tests)
+    return runs
+
+
 def main():
     p = argparse.ArgumentParser(prog="check", description="Builds everything and runs all tests.")
-    p.add_argument("--full", action="store_true", help="also what takes long: checkpatch, arm64, and each cache operation removed once")
+    p.add_argument("--full", action="store_true", help="also what takes long: checkpatch, arm64, each cache operation removed once, 7.3 on pmem, "
+                                                           "each pair of kernels, and CXL memory, emulated")
     p.add_argument("--debug", action="store_true", help="the guest tests instead on two kernels of our own, which "
                    "look for errors of memory and of locks; the first time these are built, which takes long "
                    "(tools/vm/debug-kernel)")
     p.add_argument("--only", metavar="PATTERN", help="only steps and guest tests that match the regular "
                                                      "expression; what they need is built all the same")
+    p.add_argument("--on", metavar="PATTERN", default="",
+                   help="of the runs in guests only those whose name matches: guest-7.3-devdax, two-hosts-6.12-6.1-pmem...")
     a = p.parse_args()
     if a.debug and a.full:
         p.error("--debug and --full: one after the other")
-    only = re.compile(a.only or "")
+    only, on = re.compile(a.only or ""), re.compile(a.on)
 
     def wanted(name):
         return bool(only.search(name))
@@ -276,24 +324,34 @@ def main():
     os.makedirs(LOGS)
 
     if a.debug:
-        return debug(wanted)
+        return debug(lambda name: bool(on.search(name)), wanted)
 
-    kernels = [k for k in KERNELS if step(f"kernel-{k}", [f"{TOOLS}/vm/fetch-kernel", k])]
+    # The build of the tests shows which there are, and so which kernels are wanted.
     step("user", ["make", "-j2", "user", "WERROR=1"])
     step("selftests", ["make", "-j2", "selftests", "WERROR=1"])
+    single, double = plan(a.full, lambda name: bool(on.search(name)), wanted)
+    if not a.only and not a.on and not single:
+        COUNT.one("selftests", "there are no guest tests")
+    needed = [k for k in KERNELS if wanted(f"kernel-{k}") or wanted(f"module-{k}") or wanted(f"sparse-{k}")
+              or any(k in run[1] for run in single + double)]
+    kernels = [k for k in needed if step(f"kernel-{k}", [f"{TOOLS}/vm/fetch-kernel", k])]
     built = [k for k in kernels if step(f"module-{k}", ["make", "-j2", "modules", f"KVER={k}", "WERROR=1"])]
 
-    single = [t for t in selftests("t_") if wanted(t)]
-    double = [t for t in selftests("h2_") if wanted(t)]
-    if not a.only and not single:
-        COUNT.one("selftests", "there are no guest tests")
+    def in_guests(name, kernels, backing, tests):
+        lost = [k for k in kernels if k not in built]
+        if lost:
+            COUNT.one(name, f"there is no module for {' and '.join(lost)}")
+            say(f"{name}: not run, there is no module for {' and '.join(lost)}")
+        else:
+            guests(name, kernels, tests, ["--backing", backing])
 
     runner = [x for x in sorted(os.listdir(f"{TOP}/selftests/runner")) if x.startswith("t_")]
     # scripts that test on this machine, without a guest: selftests/NAME/run.sh
     local = [x for x in sorted(os.listdir(f"{TOP}/selftests"))
              if os.access(f"{TOP}/selftests/{x}/run.sh", os.X_OK) and wanted(f"local-{x}")]
 
-    jobs = []
+    # Two guests at a time is what two processors bear; the long ones first.
+    jobs = [lambda run=run: in_guests(*run) for run in single]
     for compiler in "gcc", "clang":
         if wanted(f"unit-{compiler}"):
             jobs.append(lambda c=compiler: unit(f"unit-{c}", ["make", "-k", "check-unit", f"CC={c}",
@@ -310,23 +368,16 @@ def main():
                                  [f"{TOP}/selftests/unit/mutate-cacheops.sh", "-j", "1"]))
     if a.full and wanted("arm64"):
         jobs.append(lambda: unit("arm64", [f"{TOOLS}/arm64"]))
-    # Two guests at a time is what two processors bear.
-    for k in built:
-        if single:
-            jobs.append(lambda k=k: guests(f"guest-{k}", [k], single))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for done in concurrent.futures.as_completed([pool.submit(j) for j in jobs]):
             done.result()
-    if double:
-        if len(built) == len(KERNELS):
-            guests("two-hosts", ["6.12", "6.1"], double)
-        else:
-            COUNT.one("two-hosts", "a module is missing")
+    for run in double:
+        in_guests(*run)
     for script in runner:
         if wanted(f"runner {script}"):
             host_tests(f"runner-{script}", f"{TOP}/selftests/runner/{script}")
 
-    if not a.only:
+    if not a.only and not a.on:
         with open(f"{TOP}/selftests/minimum", encoding="ascii") as f:
             minimum = int(f.read().split("#")[0])
         if COUNT.passed < minimum:

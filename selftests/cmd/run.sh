@@ -349,13 +349,13 @@ build() {
 	make -C "$here/../.." --no-print-directory O="$work/build" "$@"
 }
 refuse "make for another kernel names those that there are" 2 \
-	"builds for Debian's 6.1 and 6.12 only; this kernel is 6.18.1; make user builds the tools alone" build modules KERNEL=6.18.1
+	"builds for Debian's 6.1, 6.12, 7.2 and 7.3 only; this kernel is 6.18.1; make user builds the tools alone" build modules KERNEL=6.18.1
 refuse "... sparse too" 2 "this kernel is 5.10.0-1-amd64" build sparse KERNEL=5.10.0-1-amd64
 refuse "... and of a folder" 2 "this kernel is 6.11.2;" sh -c "mkdir -p kd/include/config; echo 6.11.2 >kd/include/config/kernel.release
 	: >kd/Makefile; make -C '$here/../..' O='$work/build' modules KDIR='$work/kd'"
 refuse "make without headers names the package" 2 "install linux-headers-6.1.0-none" build modules KERNEL=6.1.0-none
 refuse "make with a KDIR that is not there names it" 2 "^KDIR=$work/none: no kernel headers there" build modules KDIR="$work/none"
-same "make with a KVER that is none: one error" "Makefile: KVER=6.18: there are 6.1 and 6.12." \
+same "make with a KVER that is none: one error" "Makefile: KVER=6.18: there are 6.1, 6.12 and 7.3, 6.12-kasan and 6.12-lockdep." \
 	"$(build modules KVER=6.18 2>&1 | sed 's/:[0-9]*: \*\*\*/:/; s/  Stop\.$//')"
 
 # ---- creat --fill and verify ----

@@ -163,6 +163,39 @@ usage "--env without a value" "NAME=VALUE" --env X "$work/x"
 usage "--allow that is no pattern" "--allow (: " --allow '(' "$work/x"
 usage "no time" "at least 1" --timeout 0 "$work/x"
 
+usage "no such backing" "argument --backing: invalid choice: 'tape'" --backing tape "$work/x"
+usage "CXL memory of volatile kind on 6.1" "--backing cxl-ram: Linux 6.1 makes no ram regions" \
+	--backing cxl-ram --kernel 6.12,6.1 "$work/x"
+usage "CXL memory of a size that is no region's" "--size must be a multiple of 256M with --backing cxl-pmem" \
+	--backing cxl-pmem --size 128M "$work/x"
+
+# --- where the kernels come from ---
+
+# says WHAT CODE PATTERN CMD...
+says() {
+	what=$1 expected=$2 pattern=$3
+	shift 3
+	"$@" >"$work/log" 2>&1
+	code=$?
+	[ "$code" = "$expected" ] && grep -q -e "$pattern" "$work/log"
+	result $? "$what" "$work/log"
+}
+says "fetch-kernel: no such kernel" 1 "no such guest kernel: 7.4 (there are .* 7.3" "$top/tools/vm/fetch-kernel" 7.4
+says "make: no such kernel" 2 "KVER=7.4: there are .*7.3" make -C "$top" modules KVER=7.4
+says "trixie-make: without a folder" 1 "usage: trixie-make FOLDER" "$top/tools/vm/trixie-make" "$work/none"
+# a mirror that has nothing, and a cache of its own
+# shellcheck disable=SC1091
+echo "deb [trusted=yes] file:$work/nothing $(. /etc/os-release && echo "$VERSION_CODENAME") main" >"$work/sources"
+echo "Dir::Etc::SourceList \"$work/sources\"; Dir::Etc::SourceParts \"-\";" >"$work/apt.conf"
+says "fetch-kernel 7.3 with a mirror that has none" 1 "nothing: cannot read trixie-backports, where Linux 7.3 is" \
+	env APT_CONFIG="$work/apt.conf" TARNFS_CACHE="$work/cache" "$top/tools/vm/fetch-kernel" 7.3
+: >"$work/sources"
+mkdir -p "$work/cache/trixie-0123.part/usr"
+says "... without a mirror" 1 "apt has no mirror of Debian" \
+	env APT_CONFIG="$work/apt.conf" TARNFS_CACHE="$work/cache" "$top/tools/vm/fetch-kernel" 7.3
+[ ! -e "$work/cache/trixie-0123.part" ]
+result $? "... clears away what a killed one left"
+
 # --- guests ---
 
 plant ok 0 --raw --backing none --kernel 6.1 --ram 272M --file "$work/x:/put/here" <<'EOF'
@@ -196,6 +229,18 @@ judge warn "WARNING in the log of a script that ends with 0: 123" 'kernel log: .
 judge panic "panic: 123" 'Kernel panic|sysrq triggered crash'
 ls "$O"/vm-logs/*/host0.console >/dev/null 2>&1
 result $? "logs of failed runs are kept"
+
+# of the size that tools/check uses, whose memory is there already
+plant devdax 3 --raw --backing devdax --size 1G --kernel 7.3 <<'EOF'
+[ "$TARN_BACKING $TARN_DEV $TARN_KERNEL" = "devdax /dev/dax0.0 7.3" ] && [ -c $TARN_DEV ] || exit 1
+basename "$(readlink /sys/bus/dax/devices/dax0.0/driver)"
+tarn-device restore && basename "$(readlink /sys/bus/dax/devices/dax0.0/driver)"
+exit 3
+EOF
+both
+judge devdax "a devdax device on 7.3: the script's exit status"
+[ "$(grep -cx 'host0| device_dax' "$work/devdax.out")" = 2 ]
+result $? "... which --raw leaves to device_dax" "$work/devdax.out"
 
 plant died 122 --raw --backing none --kernel 6.1 <<'EOF'
 poweroff -f; sleep 60

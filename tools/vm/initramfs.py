@@ -22,7 +22,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # in Debian: busybox's would run its own applets whatever PATH says.
 PROGRAMS = """
 dash bash mount umount findmnt losetup blkid setpriv unshare nsenter mountpoint flock fallocate
-ndctl daxctl
+ndctl daxctl cxl
 cat cp dd df ln ls mkdir mkfifo mktemp mv rm rmdir sha256sum sort stat sync tail timeout touch
 truncate chmod chown chgrp realpath readlink seq od cksum env nice id expr find xargs filefrag
 """.split()
@@ -32,6 +32,8 @@ virtio_pci virtio_blk virtio_console
 libnvdimm nfit nd_pmem nd_btt dax device_dax dax_pmem fsdev_dax
 ext4 crc32c_generic loop
 """.split()
+
+CXL_MODULES = "cxl_core cxl_acpi cxl_pci cxl_port cxl_mem cxl_pmem dax_cxl".split()
 
 
 class Missing(Exception):
