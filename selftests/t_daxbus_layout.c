@@ -255,6 +255,10 @@ int main(int argc, char **argv)
 	uname(&u);
 	snprintf(path, sizeof(path), "/lib/modules/%s/extra/tarnfs.ko", u.release);
 	entries = compiled_in(argc > 1 ? argv[1] : path, &count);
+	if (access("/sys/kernel/btf/vmlinux", F_OK)) {
+		printf("TAP version 13\n1..0 # SKIP this kernel has no BTF\n");
+		return 0;
+	}
 	btf_load("/sys/kernel/btf/vmlinux");
 	printf("TAP version 13\n1..%zu\n", count + 1);
 	ok(count >= 5, "the module says what it was compiled with");

@@ -369,6 +369,13 @@ static int call_open_meta(void)
 	return fd;
 }
 
+static int call_badranges(void)
+{
+	struct tarnfs_badranges br = { .version = TARNFS_INTERFACE };
+
+	return ioctl(dir, TARNFS_IOC_BADRANGES, &br);
+}
+
 static void undo_fds(void)
 {
 	if (fd2 >= 0)
@@ -555,6 +562,7 @@ static const struct call calls[] = {
 	{ .name = "umount", .before = before_umount, .run = call_umount, .mounts = true },
 	/* from here on one mount */
 	{ .name = "OPEN_META", .run = call_open_meta, .undo = undo_fds },
+	{ .name = "BADRANGES", .run = call_badranges },
 	{ .name = "RESERVE", .run = call_reserve, .undo = undo_reserve },
 	{ .name = "RESERVE_OPEN", .before = before_reserve_open, .run = call_reserve_open,
 	  .undo = undo_reserve },

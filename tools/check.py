@@ -230,21 +230,25 @@ def reports(logs):
     return out
 
 
-def debug(wanted):
+def debug(on, wanted):
     """The guest tests on the debug kernels: all that --debug does."""
     step("user", ["make", "-j2", "user", "WERROR=1"])
     step("selftests", ["make", "-j2", "selftests", "WERROR=1"])
-    single = [t for t in selftests("t_") if wanted(t)]
-    double = [t for t in selftests("h2_") if wanted(t)]
     kernels = [k for k in DEBUG_KERNELS if step(f"kernel-{k}", [f"{TOOLS}/vm/fetch-kernel", k])]
     built = [k for k in kernels if step(f"module-{k}", ["make", "-j2", "modules", f"KVER={k}", "WERROR=1"])]
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(guests, f"guest-{k}", [k], single, DEBUG_OPTIONS) for k in built if single]
-        for done in concurrent.futures.as_completed(jobs):
-            done.result()
-    for k in built:
-        if double:
-            guests(f"two-hosts-{k}", [k, k], double, DEBUG_OPTIONS)
+
+    runs = []
+    for backing in "pmem", "devdax":
+        single = [t for t in selftests("t_") if backing in BELONG.get(t, [backing]) and t != "t_cxl.sh"]
+        double = selftests("h2_") if backing == "pmem" else BASIC
+        for k in built:
+            runs.append((f"guest-{k}-{backing}", [k], single, ["--backing", backing]))
+            runs.append((f"two-hosts-{k}-{backing}", [k, k], double, ["--backing", backing]))
+    # one at a time: each has the memory of three
+    for name, kernels, tests, options in runs:
+        tests = [t for t in tests if wanted(t) or wanted(name)]
+        if tests and on(name):
+            guests(name, kernels, tests, options + DEBUG_OPTIONS)
     return end()
 
 
@@ -320,7 +324,7 @@ def main():
     os.makedirs(LOGS)
 
     if a.debug:
-        return debug(wanted)
+        return debug(lambda name: bool(on.search(name)), wanted)
 
     # The build of the tests shows which there are, and so which kernels are wanted.
     step("user", ["make", "-j2", "user", "WERROR=1"])
