@@ -63,7 +63,7 @@ if [ "$HOST" = 0 ]; then
 	finish
 fi
 
-plan 26
+plan 33
 meet one
 refuse "no host page is free: whose they are" 32 "no host page is free: .*0.*host0" mount -t tarnfs $dev $m
 refuse "... and the ways out" 32 "uuid=.*/etc/tarnfs/host.*mkfs.tarnfs --hosts" mount -t tarnfs $dev $m
@@ -91,11 +91,16 @@ meet following
 meet created
 yes "log -f sees the record" until_there "$work/follow" 'file ino=[0-9]* .*name="new"'
 no "... before the name is here" test -e $m/new
+for c in map flush "verify --seed 1"; do
+	# shellcheck disable=SC2086 # a command and its options
+	refuse "$c of it says why it may not be here" 1 "new: No such file or directory; this host is 3 records behind: tarnfs logplay" tarnfs $c $m/new
+done
 refuse "status knows that something was committed since" 0 "^seq committed *6" tarnfs status $m
 refuse "... and how far this host is" 0 "^seq here *3 " tarnfs status $m
 refuse "... and who the master is" 0 "^master *host page 0 (node host0)$" tarnfs status $m
 yes "logplay, with a umask of 077" sh -c "umask 077; tarnfs logplay $m"
 yes "... and now it is" test -e $m/new
+refuse "map of what is nowhere" 1 "nowhere: No such file or directory$" tarnfs map $m/nowhere
 same "the modes are those that were logged" "666 1777" "$(stat -c %a $m/owned $m/open | tr '\n' ' ' | sed 's/ $//')"
 same "a user id without a group id is applied" "1000:0" "$(stat -c %u:%g $m/owned)"
 meet seen
@@ -104,6 +109,10 @@ wait $follow
 same "log -f ends when another file system was made" 1 $?
 refuse "... and says so" 0 "another file system \(was\|is being\) made" cat "$work/err"
 refuse "the mount is no longer good for anything else" 1 "another file system was made\|superblock" tarnfs logplay $m
+for c in "tarnfs status" "tarnfs check" "fsck.tarnfs -n"; do
+	$c $m >"$work/said" 2>&1
+	refuse "$c says so too" 0 "shut down: umount it and mount it again" cat "$work/said"
+done
 umount $m
 no "... and goes" grep -q " $m " /proc/mounts
 meet noticed

@@ -36,7 +36,7 @@ killed_at() {
 	[ $? = 137 ]
 }
 
-plan 151
+plan 154
 
 # ---- before anything is there ----
 dd if=/dev/zero of="$work/zero" bs=1M count=1 2>/dev/null
@@ -84,6 +84,8 @@ same "... have size, mode and owner" "65536 640 0:0" "$(stat -c '%s %a %u:%g' "$
 yes "... and are zero" cmp -n 65536 "$m/b" /dev/zero
 refuse "creat of a name that exists creates none of them" 1 "/a: exists" tarnfs creat "$m/new" "$m/a"
 no "... none" test -e "$m/new"
+refuse "creat of the mount itself" 1 "$m: exists already and is a directory: name the file to create in it" tarnfs creat -s 1M "$m"
+refuse "creat elsewhere as well" 1 "/new2: not on\|/new2 is not on the tarnfs" tarnfs creat "$m/new" "$work/new2"
 refuse "creat in a directory that is not there" 1 "No such file" tarnfs creat "$m/no/x"
 refuse "creat in a file" 1 "not a directory" tarnfs creat "$m/a/x"
 yes "creat honours the umask" sh -c "umask 077; tarnfs creat '$m/masked'"
@@ -137,6 +139,7 @@ yes "... is it" cmp "$tree/size-4097" "$m/renamed"
 yes "cp of several into a directory" tarnfs cp "$tree/size-1" "$tree/size-63" "$m/d"
 refuse "cp of several onto a file" 1 "not a directory" tarnfs cp "$tree/size-1" "$tree/size-63" "$m/renamed"
 refuse "cp of what is not there copies the rest" 1 "1 files" tarnfs cp "$tree/none" "$tree/size-64" "$m/d"
+refuse "cp out of a tarnfs: plain cp does" 1 "out of one, plain cp does" tarnfs cp "$m/renamed" "$work/out"
 refuse "cp to what is no tarnfs" 1 "tarnfs" tarnfs cp "$tree/size-1" "$work/out"
 refuse "cp of a tree into itself" 1 "contains the destination" tarnfs cp -r "$m/x" "$m/x/y"
 refuse "cp from tarnfs to tarnfs" 0 "^17 files" tarnfs cp -r "$m/copy" "$m/again"

@@ -17,7 +17,7 @@ free_bytes() {
 	tarnfs status $m | sed -n 's/^free  *\([0-9]*\) .*/\1/p'
 }
 
-plan 20
+plan 21
 yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 4M $dev
 yes "mount" mount -t tarnfs $dev $m
 yes "status says what is free" [ "$(free_bytes)" -gt 0 ]
@@ -47,11 +47,13 @@ mkdir /tmp/four
 for i in 1 2 3 4; do
 	head -c 2101248 /dev/zero >/tmp/four/$i
 done
-refuse "four files of which at most three have room: those are copied" 1 "^[23] files, 1 directories, .* errors$" tarnfs cp -r /tmp/four $m
-refuse "... of the others what is needed and free is said" 1 "^tarnfs cp: /tmp/four/4: .*needed in one piece 2101248 bytes, free" \
-	tarnfs cp -r /tmp/four $m
+tarnfs cp -r /tmp/four $m >/tmp/said 2>&1
+same "four files of which at most three have room: exit 1" 1 $?
+refuse "... those are copied" 0 "^[23] files, 1 directories, .* errors$" cat /tmp/said
+refuse "... of the others what is needed and free is said, and the name once" 0 \
+	"^tarnfs cp: /tmp/four/4: no space: needed in one piece 2101248 bytes, free" cat /tmp/said
 yes "... the first is whole" cmp /tmp/four/1 $m/four/1
 no "... the last is not there" test -e $m/four/4
 umount $m
-rm -r /tmp/four
+rm -r /tmp/four /tmp/said
 finish

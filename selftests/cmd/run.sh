@@ -28,7 +28,7 @@ field() {
 	sed -n "s/^  $1  *//p"
 }
 
-plan 354
+plan 362
 
 # ---- help, versions, unknown options ----
 for c in mkfs.tarnfs fsck.tarnfs mount.tarnfs umount.tarnfs tarnfs; do
@@ -106,8 +106,10 @@ refuse "verify: no seed" 2 "--seed is needed" tarnfs verify x
 refuse "verify: no threads" 2 "1 to 256" tarnfs verify --seed 1 -j 0 x
 refuse "verify: too many threads" 2 "1 to 256" tarnfs verify --seed 1 -j 257 x
 refuse "log: a bad inode number" 2 "not an inode number" tarnfs log --ino 0 x
-refuse "map: a file that is on no tarnfs" 1 "run.sh: is not on a tarnfs" tarnfs map "$here/run.sh"
-refuse "flush: so too" 1 "run.sh: is not on a tarnfs" tarnfs flush "$here/run.sh"
+refuse "map: a file that is on no tarnfs" 1 "run.sh: not on a tarnfs" tarnfs map "$here/run.sh"
+refuse "flush: so too" 1 "run.sh: not on a tarnfs" tarnfs flush "$here/run.sh"
+same "... and no line without a file" "" "$(tarnfs map "$here/run.sh" 2>/dev/null)"
+refuse "log: a name with a slash" 2 "'/f1' has a slash, and records have the last component" tarnfs log --name /f1 x
 refuse "map: a directory" 1 "is a directory" tarnfs map /
 refuse "flush: a device is not opened" 1 "/dev/null: is not a regular file" tarnfs flush /dev/null
 mkfifo fifo
@@ -326,6 +328,9 @@ yes "creat" "$fake" creat -s 10 -m 600 "$r/m/f1" "$r/m/f2"
 same "... size and mode" "10 600" "$(stat -c '%s %a' "$r/m/f2")"
 refuse "creat: one exists, none is created" 1 "exists" "$fake" creat "$r/m/f3" "$r/m/f2"
 no "... none" test -e "$r/m/f3"
+refuse "creat of a name given twice" 1 "m/./f3: named twice; nothing was created" "$fake" creat "$r/m/f3" "$r/m/f4" "$r/m/./f3"
+no "... none" test -e "$r/m/f4"
+yes "... the same name in two directories is another" "$fake" creat "$r/m/f3" "$r/m/slash/f3"
 refuse "cp -v names both sides" 0 "src/tree/size-4097 -> $r/m/size-4097" "$fake" cp -v src/tree/size-4097 "$r/m"
 refuse "cp follows a link that it is given" 0 "^1 files" "$fake" cp src/tree/deep/link "$r/m/followed"
 refuse "cp -r does not" 0 "1 symlinks" "$fake" cp -r src/tree/deep/link "$r/m/link"

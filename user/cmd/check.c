@@ -223,7 +223,7 @@ static void compare_mode(struct check *c, const struct node *n, mode_t here)
 	/* of a link the kernel shows 0777, and nobody ever asks what the log says */
 	if (n->type == TARNFS_REC_SYMLINK || here == n->mode)
 		return;
-	/* a write by somebody without CAP_FSETID takes these bits, on this host, until it unmounts */
+	/* a write without CAP_FSETID takes these bits, on this host, until it unmounts */
 	if (n->type == TARNFS_REC_FILE && (here | gone) == n->mode)
 		c->cleared++;
 	else
@@ -483,8 +483,8 @@ static int one_try(struct check *c, struct tarn_err *err)
 
 static void print_summary(const struct check *c)
 {
-	printf("%llu names compared with the log up to seq %llu of generation %llu: %llu difference%s",
-	       (unsigned long long)c->compared, (unsigned long long)c->seq,
+	printf("%llu names compared with the log up to seq %llu of generation %llu: "
+	       "%llu difference%s", (unsigned long long)c->compared, (unsigned long long)c->seq,
 	       (unsigned long long)c->s.st.generation, (unsigned long long)c->differences,
 	       c->differences == 1 ? "" : "s");
 	if (c->cleared)

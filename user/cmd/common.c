@@ -377,10 +377,10 @@ void busy_unseen(const struct tarn_device *d, int ret, struct tarn_err *err)
 	size_t len = strlen(err->text);
 
 	if (ret == -EBUSY && d->path[0] && !d->mounted_on[0])
-		snprintf(err->text + len, sizeof(err->text) - len, " (no mount of it can be seen from "
-			 "here: another fsck.tarnfs, mkfs.tarnfs or tarnfs command may be at work on it, "
-			 "a process may still use it after umount -l, or it is mounted in another mount "
-			 "namespace)");
+		snprintf(err->text + len, sizeof(err->text) - len,
+			 " (no mount of it can be seen from here: another fsck.tarnfs, mkfs.tarnfs or "
+			 "tarnfs command may be at work on it, a process may still use it after "
+			 "umount -l, or it is mounted in another mount namespace)");
 }
 
 bool file_on_tarnfs(const char *path)

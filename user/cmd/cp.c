@@ -48,8 +48,9 @@ static void usage(void)
 	       "  -h, --help\n"
 	       "\n"
 	       "A file that is there with equal size and mtime is skipped, so the same command\n"
-	       "goes on where one was interrupted (with -T if DEST was new); any other name that exists is an error for\n"
-	       "that file, and a directory that exists is merged into. A source that changes\n"
+	       "goes on where one was interrupted (with -T where DEST was a new name); any other\n"
+	       "name that exists is an error for that file, and a directory that exists is merged\n"
+	       "into. What has no space or log for all of it is not begun. A source that changes\n"
 	       "meanwhile is not copied, and devices, sockets and fifos never are. The rest is\n"
 	       "copied all the same.\n"
 	       "Exit status: 0 everything is there, 1 something is not, 2 wrong usage; 130 or 143\n"
@@ -248,8 +249,8 @@ static int check_room(struct copy *c)
 	if (t->space > st.free_bytes || t->largest > st.largest_free ||
 	    t->largest_huge > st.largest_free_huge) {
 		complain("no space for all of it: %llu bytes needed, the largest file %llu; %llu are "
-			 "free, %llu in one piece, %llu from a multiple of 2 MiB on (where files of "
-			 "that size begin); nothing was copied",
+			 "free, %llu in one piece, %llu from a multiple of 2 MiB on (where files "
+			 "of that size begin); nothing was copied",
 			 (unsigned long long)t->space, (unsigned long long)t->largest,
 			 (unsigned long long)st.free_bytes, (unsigned long long)st.largest_free,
 			 (unsigned long long)st.largest_free_huge);

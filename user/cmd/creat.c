@@ -224,11 +224,50 @@ static int parse(struct options *o, int argc, char **argv)
 	return -1;
 }
 
+/* Early, since zeroing comes first; the commit decides. */
+static int refuse_existing(const char *path, const struct stat *st)
+{
+	complain("%s: exists already%s; nothing was created", shown(path),
+		 S_ISDIR(st->st_mode) ? " and is a directory: name the file to create in it" : "");
+	return -EEXIST;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct tarn_new *x = *(const struct tarn_new *const *)a;
+	const struct tarn_new *y = *(const struct tarn_new *const *)b;
+
+	if (x->parent != y->parent)
+		return x->parent < y->parent ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+/* A name that is given twice exists only once this very command has created it. */
+static int refuse_twice(const struct tarn_new *news, size_t count)
+{
+	const struct tarn_new **order = must_alloc(calloc(count, sizeof(*order)));
+	size_t i;
+	int ret = 0;
+
+	for (i = 0; i < count; i++)
+		order[i] = &news[i];
+	qsort(order, count, sizeof(*order), by_place);
+	for (i = 1; i < count && !ret; i++) {
+		if (by_place(&order[i - 1], &order[i]))
+			continue;
+		complain("%s: named twice; nothing was created", shown(order[i]->path));
+		ret = -EEXIST;
+	}
+	free(order);
+	return ret;
+}
+
 static int fill_in(struct tarn_session *s, const struct options *o, struct tarn_new *news)
 {
 	struct place place = { 0 };
 	struct timespec now;
 	struct stat st;
+	bool there;
 	size_t i;
 	int ret = 0;
 
@@ -237,19 +276,17 @@ static int fill_in(struct tarn_session *s, const struct options *o, struct tarn_
 		const struct wish *w = &o->wishes[i];
 		struct tarn_new *n = &news[i];
 
+		there = lstat(w->path, &st) == 0;
 		ret = refuse_slash(w->path);
+		/* the mount itself has its place elsewhere */
+		if (!ret && there && st.st_dev == session_dev(s))
+			ret = refuse_existing(w->path, &st);
 		if (!ret)
 			ret = find_place(s, w->path, &place);
+		if (!ret && there)
+			ret = refuse_existing(w->path, &st);
 		if (ret)
 			break;
-		/* early, since zeroing comes first; the commit decides */
-		if (lstat(w->path, &st) == 0) {
-			complain("%s: exists already%s; nothing was created", shown(w->path),
-				 S_ISDIR(st.st_mode) ? " and is a directory: name the file to create "
-						       "in it" : "");
-			ret = -EEXIST;
-			break;
-		}
 		n->item.type = TARNFS_TYPE_FILE;
 		n->item.size = w->size;
 		n->item.flags = o->no_zero || o->fill ? 0 : TARNFS_RESERVE_ZERO;
@@ -265,7 +302,7 @@ static int fill_in(struct tarn_session *s, const struct options *o, struct tarn_
 		n->file_flags = o->shared_write ? TARNFS_FILE_SHARED_WRITE : 0;
 	}
 	free_place(&place);
-	return ret;
+	return ret ? ret : refuse_twice(news, o->count);
 }
 
 static int fill_failed(const char *path, const struct tarn_new *n, uint64_t off, const char *what,

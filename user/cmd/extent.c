@@ -26,6 +26,64 @@ static int refuse(int fd, const char *path, int ret, const char *text)
 	return ret;
 }
 
+/* The last sequence number of the log that is current, to count with. */
+static int note_seq(void *arg, const struct tarn_rec *rec)
+{
+	if (!(rec->flags & TARNFS_RECORD_CKPT))
+		*(uint64_t *)arg = rec->seq;
+	return 0;
+}
+
+/* How many records the mount that path is to be on is behind. 0: none, or it cannot be told. */
+static uint64_t records_behind(const char *path)
+{
+	uint32_t pos = TARNFS_LOG_HEADER_UNITS;
+	struct tarn_err err = { "" };
+	struct tarn_current cur;
+	struct tarn_session s;
+	struct tarn_log log;
+	uint64_t seq = 0;
+
+	if (tarn_session_open(&s, path, 0, &err))
+		return 0;
+	if (!tarn_scan(s.media, &s.sb, &cur, NULL, &err) && cur.generation &&
+	    cur.generation == s.st.generation && cur.host == s.st.log_host &&
+	    !tarn_log_open(&log, s.media, &s.sb, &cur, &err)) {
+		seq = log.base_seq;
+		tarn_log_walk(&log, s.media, &pos, note_seq, &seq, &err);
+	}
+	tarn_session_close(&s);
+	return seq > s.st.seq ? seq - s.st.seq : 0;
+}
+
+/* A name that is not there may be one that this host has not applied yet. */
+static int refuse_missing(const char *path)
+{
+	static uint64_t behind = UINT64_MAX;	/* asked once: the log is read for it */
+	char *at = must_format("%s", *path ? path : "."), *slash;
+	struct statfs fs;
+	bool found;
+
+	/* the nearest that is there */
+	while (!(found = statfs(at, &fs) == 0) && errno == ENOENT && strcmp(at, ".") != 0) {
+		slash = strrchr(at, '/');
+		if (slash)
+			slash[slash == at] = '\0';
+		else
+			strcpy(at, ".");
+	}
+	if (found && (uint32_t)fs.f_type == TARNFS_STATFS_MAGIC && behind == UINT64_MAX)
+		behind = records_behind(at);
+	if (behind && behind != UINT64_MAX)
+		complain("%s: %s; this host is %llu record%s behind: tarnfs logplay applies them",
+			 shown(path), strerror(ENOENT), (unsigned long long)behind,
+			 behind == 1 ? "" : "s");
+	else
+		complain("%s: %s", shown(path), strerror(ENOENT));
+	free(at);
+	return -ENOENT;
+}
+
 int open_regular(const char *path, bool need_tarnfs, struct stat *st)
 {
 	struct statfs fs;
@@ -33,7 +91,7 @@ int open_regular(const char *path, bool need_tarnfs, struct stat *st)
 
 	/* asked first: to open a device can do things to it */
 	if (stat(path, st))
-		return refuse(-1, path, -errno, strerror(errno));
+		return errno == ENOENT ? refuse_missing(path) : refuse(-1, path, -errno, strerror(errno));
 	if (!S_ISREG(st->st_mode))
 		return refuse(-1, path, S_ISDIR(st->st_mode) ? -EISDIR : -EINVAL,
 			      S_ISDIR(st->st_mode) ? "is a directory: name files" :
@@ -46,7 +104,7 @@ int open_regular(const char *path, bool need_tarnfs, struct stat *st)
 	if (!S_ISREG(st->st_mode))
 		return refuse(fd, path, -EINVAL, "is not a regular file");
 	if (need_tarnfs && (uint32_t)fs.f_type != TARNFS_STATFS_MAGIC)
-		return refuse(fd, path, -EMEDIUMTYPE, "is not on a tarnfs");
+		return refuse(fd, path, -EMEDIUMTYPE, "not on a tarnfs");
 	return fd;
 }
 

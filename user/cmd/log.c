@@ -300,7 +300,12 @@ int cmd_log(int argc, char **argv)
 		case OPT_NAME:
 			filter.name = optarg;
 			filter.name_len = strlen(optarg);
-			break;
+			if (!strchr(optarg, '/'))
+				break;
+			complain("--name: '%s' has a slash, and records have the last component of a path "
+				 "alone", shown(optarg));
+			complain_usage();
+			return EXIT_USAGE;
 		case 'f':
 			follow = true;
 			break;

@@ -31,6 +31,7 @@ static uint64_t huge_pieces(uint64_t off, uint64_t len)
 
 static int map_one(const char *path)
 {
+	static bool begun;
 	uint64_t off, len;
 	struct stat st;
 	int ret, fd = open_regular(path, true, &st);
@@ -44,6 +45,9 @@ static int map_one(const char *path)
 			 "not the one extent that a file of a tarnfs has" : strerror(-ret));
 		return ret;
 	}
+	if (!begun)
+		printf("# size extent offset 2MiB path\n");
+	begun = true;
 	printf("%llu %llu ", (unsigned long long)st.st_size, (unsigned long long)len);
 	if (len)
 		printf("%llu", (unsigned long long)off);
@@ -76,7 +80,6 @@ int cmd_map(int argc, char **argv)
 		complain_usage();
 		return EXIT_USAGE;
 	}
-	printf("# size extent offset 2MiB path\n");
 	for (; optind < argc && !ferror(stdout); optind++)
 		if (map_one(argv[optind]))
 			code = EXIT_FAILED;
