@@ -14,6 +14,9 @@
  *	mmap_lock > mapping's invalidate_lock (shared) > i_pages
  *	i_lock > reap_lock
  *
+ * Who unbinds a driver has the device locked, and a mount locks it with s_umount
+ * held: so what removal does, tarnfs_dax_removed(), never takes s_umount.
+ *
  * Nothing under tree_rwsem copies from or to user space, drops a dentry or an
  * inode, or unmaps. Memory is allocated under it, so nothing that reclaim calls
  * may take it: an inode that is evicted leaves its user count of the node to a

@@ -63,10 +63,11 @@ wait_until() {
 		sleep 0.01
 	done
 }
-# log PATTERN: in the kernel log since the last call of mark
 mark() {
 	echo "t_devdax mark $((mark_nr = ${mark_nr:-0} + 1))" >/dev/kmsg
 }
+# log PATTERN: in the kernel log since the last call of mark
+# shellcheck disable=SC2317 # called through yes
 log() {
 	dmesg | sed -n "/t_devdax mark $mark_nr\$/,\$p" | grep -q -e "$1"
 }
