@@ -115,8 +115,10 @@ static u64 tarn_range_end(const struct tarnfs_range *range)
 u32 tarn_bad_find(const struct tarn_bad *bad, u64 off)
 {
 	/* who looks without a lock may see anything, but no count that is too large */
-	u32 low = 0, high = min(READ_ONCE(bad->count), (u32)TARN_BAD_MAX);
+	u32 low = 0, high = READ_ONCE(bad->count);
 
+	if (high > TARN_BAD_MAX)
+		high = TARN_BAD_MAX;
 	while (low < high) {
 		u32 middle = low + (high - low) / 2;
 

@@ -24,8 +24,8 @@ limbo_bytes() {
 }
 
 plan 40
-yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 4M $dev
-yes "mount" mount -t tarnfs $dev $m
+yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 4M "$dev"
+yes "mount" mount -t tarnfs "$dev" $m
 yes "files" tarnfs creat --fill 5 -s 20000 $m/a $m/b
 
 note "a page of a file"
@@ -67,7 +67,7 @@ wait $pinner
 same "the pipe has the bytes" drained "$(cat pipe)"
 wait $waiter
 yes "then it ends" test -e unmounted
-yes "mount" mount -t tarnfs $dev $m
+yes "mount" mount -t tarnfs "$dev" $m
 
 note "a page of a reservation that is let go"
 yes "all but 8 MiB is taken" tarnfs creat --no-zero -s $(($(free_bytes) / 2097152 * 2097152 - 8388608)) $m/ballast
@@ -91,6 +91,7 @@ no "the pipe still has it" test -e three/drained
 : >three/drain
 wait $pinner
 same "the pipe has the bytes: nobody wrote there" drained "$(cat pipe)"
+# shellcheck disable=SC2317 # called through wait_until
 free_again() {
 	tarnfs logplay -q $m
 	[ "$(free_bytes)" = $((before - 102400)) ]

@@ -31,8 +31,8 @@ part() {
 
 plan 94
 rebind || bail "the driver cannot be bound anew"
-yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 4M $dev
-yes "mount" mount -t tarnfs $dev $m
+yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 4M "$dev"
+yes "mount" mount -t tarnfs "$dev" $m
 same "no bad ranges" "" "$($f ranges $m)"
 refuse "... as status says" 0 "^bad ranges *none$" tarnfs status $m
 yes "mkdir" tarnfs mkdir -p $m/some/where
@@ -105,6 +105,7 @@ same "... and what follows, up to the page" 8192 "$($f read $m/big2@2097152 2097
 # --- memory of no file --------------------------------------------------------------------
 yes "all but 8 MiB is taken" tarnfs creat --no-zero -s $(($(free_bytes) / 2097152 * 2097152 - 8388608)) $m/ballast
 before=$(free_bytes)
+# shellcheck disable=SC2046 # five words
 set -- $($f hit-reserved $m)
 same "a page of a reservation fails" "BUS_MCEERR_AR addr+0 lsb 12" "$2 $3 $4 $5"
 reserved=$1
@@ -143,27 +144,27 @@ note "umount said: $(cat umount.out)"
 no "... it is unmounted" mountpoint -q $m
 
 # --- what is known after a remount --------------------------------------------------------
-refuse "mount says where, and mounts nothing" 32 "$hex" mount -t tarnfs $dev $m
-yes "a mount without replay is there" mount -i -t tarnfs $dev $m
+refuse "mount says where, and mounts nothing" 32 "$hex" mount -t tarnfs "$dev" $m
+yes "a mount without replay is there" mount -i -t tarnfs "$dev" $m
 same "... and knows all that failed since the driver was bound" "$ranges" "$($f ranges $m)"
 yes "umount" umount -i $m
-refuse "status of the device: what the driver knows" 0 "^bad ranges *none known to the driver" tarnfs status $dev
+refuse "status of the device: what the driver knows" 0 "^bad ranges *none known to the driver" tarnfs status "$dev"
 yes "the driver is bound anew" rebind
-yes "mount" mount -t tarnfs $dev $m
+yes "mount" mount -t tarnfs "$dev" $m
 same "nothing is known any more: the memory is as good as new" "" "$($f ranges $m)"
 refuse "all files are right" 0 "^103 of 103" tarnfs verify --seed 7 $m/some/where/* $m/big $m/big2 $m/driver
 yes "umount" umount $m
 
 if [ -b "$dev" ]; then
 # --- what the driver knows ----------------------------------------------------------------
-yes "mount" mount -t tarnfs $dev $m
+yes "mount" mount -t tarnfs "$dev" $m
 at=$(off_of $m/driver)
 at50=$(off_of $hit)
 yes "umount" umount $m
 echo "$((at / 512 + 9)) 1" >"/sys/block/${dev#/dev/}/badblocks"
 refuse "status of the device lists it" 0 "^  $(printf '0x%x' $((at + 4096))) *4096 *file /driver from byte 4096$" \
-	tarnfs status $dev
-yes "mount" mount -t tarnfs $dev $m
+	tarnfs status "$dev"
+yes "mount" mount -t tarnfs "$dev" $m
 same "a mount knows it" "$((at + 4096))+4096" "$($f ranges $m)"
 same "read up to it" 4096 "$($f read $m/driver@0 20000)"
 same "touch" "BUS_MCEERR_AR addr+0 lsb 12" "$($f touch $m/driver@4096)"
@@ -176,7 +177,7 @@ same "... or by a touch" "BUS_MCEERR_AR addr+0 lsb 12" "$($f touch $m/driver@163
 same "... and remembered" "$((at50 + 4096))+4096 $((at + 4096))+4096 $((at + 16384))+4096" "$($f ranges $m)"
 yes "umount" umount $m
 echo "0 1" >"/sys/block/${dev#/dev/}/badblocks"
-refuse "mount with a bad superblock says so" 32 "superblock.*poison" mount -t tarnfs $dev $m
+refuse "mount with a bad superblock says so" 32 "superblock.*poison" mount -t tarnfs "$dev" $m
 else
 	i=0
 	while [ $i -lt 14 ]; do

@@ -25,12 +25,12 @@ leave() {
 }
 
 again() {
-	give && mount -t tarnfs $dev $m
+	give && mount -t tarnfs "$dev" $m
 }
 
 plan 58
-yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 4M $dev
-yes "mount" mount -t tarnfs $dev $m
+yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 4M "$dev"
+yes "mount" mount -t tarnfs "$dev" $m
 yes "files" tarnfs creat --fill 5 -s 20000 $m/small $m/pinned
 yes "a large one" tarnfs creat --fill 5 -s 6291456 $m/large
 
@@ -110,6 +110,7 @@ zero z &
 p2=$!
 reads &
 p3=$!
+# shellcheck disable=SC2016 # the inner shell's
 yes "files are being made" wait_until sh -c '[ $(cat done.a 2>/dev/null | wc -l) -ge 3 ]'
 yes "the device is taken away" take
 yes "all who worked there end" wait $p1 $p2 $p3
@@ -117,8 +118,8 @@ yes "umount" leave
 yes "the module can go" rmmod tarnfs
 yes "... and comes back" modprobe tarnfs
 yes "the device comes back" give
-yes "fsck finds nothing" fsck.tarnfs -n $dev
-yes "mount" mount -t tarnfs $dev $m
+yes "fsck finds nothing" fsck.tarnfs -n "$dev"
+yes "mount" mount -t tarnfs "$dev" $m
 # shellcheck disable=SC2046 # a list
 yes "every file that was made is right" tarnfs verify -q --seed 5 $(cat done.a)
 same "no file is there that is not whole" "" "$(find $m -name 'a*' ! -size 300000c)"
@@ -147,7 +148,7 @@ rounds=0
 bad=0
 while [ $rounds -lt 10 ]; do
 	rounds=$((rounds + 1))
-	mount -t tarnfs $dev $m
+	mount -t tarnfs "$dev" $m
 	take &
 	p1=$!
 	# the command of the package, which mounts once more to let the host page go
@@ -164,7 +165,7 @@ bad=0
 mounted=0
 while [ $rounds -lt 15 ]; do
 	rounds=$((rounds + 1))
-	(mount -i -t tarnfs $dev $m; :) >>out 2>&1 &
+	(mount -i -t tarnfs "$dev" $m; :) >>out 2>&1 &
 	p1=$!
 	sleep "$(printf '0.%03d' $((rounds * 40 % 500)))"
 	take || bad=$((bad + 1))
@@ -177,7 +178,7 @@ while [ $rounds -lt 15 ]; do
 done
 note "$mounted of 15 mounts came first"
 same "15 rounds: either mounted or not" 0 $bad
-yes "mount" mount -t tarnfs $dev $m
+yes "mount" mount -t tarnfs "$dev" $m
 refuse "the files are right" 0 "^3 of 3" tarnfs verify --seed 5 $m/small $m/pinned $m/large
 yes "umount" umount $m
 yes "the device is taken away" take
