@@ -104,10 +104,10 @@ sparse:
 	@echo "sparse on the module for $(name)"
 	@find $(O)/sparse-$(name) -name '*.o' -delete
 	+@$(call kmake,$(O)/sparse-$(name),$(checker) modules) \
-		>$(O)/sparse-$(name)/log 2>&1 || { tail -n 30 $(O)/sparse-$(name)/log >&2; exit 1; }
-	@if ! grep -q '^ *CHECK ' $(O)/sparse-$(name)/log; then \
-		echo "sparse did not run: see $(O)/sparse-$(name)/log" >&2; exit 1; fi
-	@if grep -E '^($(O)/sparse-$(name)/)?[^:/]+(/[^:/]+)?:[0-9:]+ (warning|error):' $(O)/sparse-$(name)/log | \
+		>$(O)/sparse-$(name).log 2>&1 || { tail -n 30 $(O)/sparse-$(name).log >&2; exit 1; }
+	@if ! grep -q '^ *CHECK ' $(O)/sparse-$(name).log; then \
+		echo "sparse did not run: see $(O)/sparse-$(name).log" >&2; exit 1; fi
+	@if grep -E '^($(O)/sparse-$(name)/)?[^:/]+(/[^:/]+)?:[0-9:]+ (warning|error):' $(O)/sparse-$(name).log | \
 		grep -v '$(excuse)'; then exit 1; fi
 
 install: user
