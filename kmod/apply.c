@@ -29,6 +29,8 @@ static u32 tarnfs_state(struct tarnfs_sb_info *sbi)
 		state |= TARNFS_ST_ATTACHED;
 	if (tarnfs_is_shutdown(sbi))
 		state |= TARNFS_ST_SHUTDOWN;
+	if (test_bit(TARNFS_SB_GONE, &sbi->state))
+		state |= TARNFS_ST_GONE;
 	if (sb_rdonly(sbi->sb))
 		state |= TARNFS_ST_RDONLY;
 	if (sbi->meta)
@@ -302,7 +304,8 @@ static int tarnfs_zero_page(struct tarnfs_sb_info *sbi, u64 at)
 	int io = tarnfs_io_begin(sbi);
 	int err, id;
 
-	if (tarnfs_is_shutdown(sbi)) {
+	if (tarnfs_is_shutdown(sbi) ||
+	    !tarnfs_good_bytes(sbi, at - sbi->backing.start, PAGE_SIZE)) {
 		err = -EIO;
 	} else if (READ_ONCE(sbi->tree.role) != TARNFS_ROLE_MASTER) {
 		err = -EROFS;
@@ -323,6 +326,9 @@ static int tarnfs_zero_pages(struct tarnfs_sb_info *sbi, u64 off, u64 len)
 
 	for (; !err && at < end; at += PAGE_SIZE) {
 		err = tarnfs_zero_page(sbi, at);
+		/* Next time it is not handed out. */
+		if (err == -EIO && !tarnfs_is_shutdown(sbi))
+			tarnfs_bad_page(sbi, at - sbi->backing.start);
 		if (at % TARNFS_HUGE)
 			continue;
 		cond_resched();
@@ -422,6 +428,34 @@ out_items:
 	kvfree(items);
 out_write:
 	mnt_drop_write_file(file);
+	return err;
+}
+
+/* ---- BADRANGES ---------------------------------------------------------- */
+
+static long tarnfs_ioctl_badranges(struct tarnfs_sb_info *sbi,
+				   struct tarnfs_badranges __user *arg)
+{
+	struct tarnfs_badranges args;
+	struct tarnfs_range *list;
+	long err = 0;
+	size_t bytes;
+
+	if (copy_from_user(&args, arg, sizeof(args)))
+		return -EFAULT;
+	if (args.version != TARNFS_INTERFACE)
+		return -EPROTONOSUPPORT;
+	if (args.zero)
+		return -EINVAL;
+	list = tarnfs_bad_list(sbi, &args.count);
+	if (!list)
+		return -ENOMEM;
+	bytes = min(args.room, args.count) * sizeof(*list);
+	if (bytes && copy_to_user(u64_to_user_ptr(args.ranges), list, bytes))
+		err = -EFAULT;
+	if (!err && put_user(args.count, &arg->count))
+		err = -EFAULT;
+	kvfree(list);
 	return err;
 }
 
@@ -566,12 +600,14 @@ long tarnfs_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	flush_work(&sbi->put_work);
 	if (cmd == TARNFS_IOC_STATUS)
 		return tarnfs_ioctl_status(sbi, user);
+	if (cmd == TARNFS_IOC_BADRANGES)
+		return tarnfs_ioctl_badranges(sbi, user);
 	if (tarnfs_is_shutdown(sbi))
 		return -EIO;
 	if (cmd == TARNFS_IOC_OPEN_META)
 		return tarnfs_ioctl_open_meta(file, user);
 	/* A meta mount has no names and no data. */
-	if (sbi->meta || cmd == TARNFS_IOC_BADRANGES)
+	if (sbi->meta)
 		return -EOPNOTSUPP;
 	if (cmd == TARNFS_IOC_RESERVE)
 		return tarnfs_ioctl_reserve(file, user);

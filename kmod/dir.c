@@ -136,8 +136,7 @@ out:
 	return 0;
 }
 
-static int tarnfs_create(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry,
-			 umode_t mode, bool excl)
+static int tarnfs_create(TARNFS_CREATE_ARGS)
 {
 	return tarnfs_refusal(dir->i_sb);
 }
@@ -158,10 +157,10 @@ static int tarnfs_symlink(struct mnt_idmap *idmap, struct inode *dir, struct den
 	return tarnfs_refusal(dir->i_sb);
 }
 
-static int tarnfs_mkdir(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry,
-			umode_t mode)
+static TARNFS_MKDIR_RET tarnfs_mkdir(struct mnt_idmap *idmap, struct inode *dir,
+				     struct dentry *dentry, umode_t mode)
 {
-	return tarnfs_refusal(dir->i_sb);
+	return TARNFS_MKDIR_ERR(tarnfs_refusal(dir->i_sb));
 }
 
 static int tarnfs_mknod(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry,
@@ -206,7 +205,7 @@ const struct file_operations tarnfs_dir_operations = {
  * nothing is locked, and dentry and inode may go any moment, but a node is
  * freed after a grace period only.
  */
-static int tarnfs_d_revalidate(struct dentry *dentry, unsigned int flags)
+static int tarnfs_d_revalidate(TARNFS_REVALIDATE_ARGS)
 {
 	const struct inode *inode = d_inode_rcu(dentry);
 	const struct tarn_node *node;

@@ -27,13 +27,25 @@
 
 /* ---- cache operations --------------------------------------------------- */
 
-/* Bytes done with, of at most 2 MiB; 0 after a shutdown: it would write to what is not ours. */
-static u64 tarnfs_invalidate_piece(struct tarnfs_sb_info *sbi, u64 at, u64 bytes)
+enum tarnfs_line_op {
+	TARNFS_LINES_DROP,		/* written back, and dropped */
+	TARNFS_LINES_WRITE,		/* written back */
+};
+
+/*
+ * Bytes done with, of at most 2 MiB; 0 after a shutdown: it would write to what
+ * is not ours. A bad page is passed over: the kernel may have unmapped it from
+ * its own address space, and what was stored there is lost anyway.
+ */
+static u64 tarnfs_lines_piece(struct tarnfs_sb_info *sbi, u64 off, u64 bytes,
+			      enum tarnfs_line_op op)
 {
+	u64 at = sbi->backing.start + off;
 	size_t in_page = offset_in_page(at);
 	int io = tarnfs_io_begin(sbi);
+	u64 good = tarnfs_good_bytes(sbi, off, bytes);
+	long pages = 0;
 	void *kaddr;
-	long pages;
 	int id;
 
 	if (tarnfs_is_shutdown(sbi)) {
@@ -41,13 +53,19 @@ static u64 tarnfs_invalidate_piece(struct tarnfs_sb_info *sbi, u64 at, u64 bytes
 		return 0;
 	}
 	id = dax_read_lock();
-	/* The mode that gives an address for pages known to be bad as well. */
-	pages = dax_direct_access(sbi->backing.dax, PHYS_PFN(at),
-				  PHYS_PFN(in_page + bytes + PAGE_SIZE - 1), DAX_RECOVERY_WRITE,
-				  &kaddr, NULL);
+	if (good)
+		pages = dax_direct_access(sbi->backing.dax, PHYS_PFN(at),
+					  PHYS_PFN(in_page + good + PAGE_SIZE - 1), DAX_ACCESS,
+					  &kaddr, NULL);
+	if (pages < 0)		/* one that only the driver knows to be bad: up to there */
+		pages = dax_direct_access(sbi->backing.dax, PHYS_PFN(at), 1, DAX_ACCESS, &kaddr,
+					  NULL);
 	if (pages > 0) {
-		bytes = min_t(u64, bytes, PFN_PHYS(pages) - in_page);
-		clflush_cache_range(kaddr + in_page, bytes);
+		bytes = min_t(u64, good, PFN_PHYS(pages) - in_page);
+		if (op == TARNFS_LINES_DROP)
+			tarnfs_clean_and_invalidate(kaddr + in_page, bytes);
+		else
+			dax_flush(sbi->backing.dax, kaddr + in_page, bytes);
 	} else {
 		bytes = min_t(u64, bytes, PAGE_SIZE - in_page);
 	}
@@ -56,23 +74,97 @@ static u64 tarnfs_invalidate_piece(struct tarnfs_sb_info *sbi, u64 at, u64 bytes
 	return bytes;
 }
 
-void tarnfs_invalidate(struct tarnfs_sb_info *sbi, u64 ino, u64 off, u64 len,
-		       enum tarnfs_reason reason)
+static void tarnfs_lines(struct tarnfs_sb_info *sbi, u64 off, u64 len, enum tarnfs_line_op op)
 {
-	u64 at = sbi->backing.start + off;
-
-	if (!len || tarnfs_is_shutdown(sbi))
-		return;
-	trace_tarnfs_invalidate(ino, off, len, reason);
 	while (len) {
-		u64 bytes = tarnfs_invalidate_piece(sbi, at, min_t(u64, len, TARNFS_HUGE));
+		u64 bytes = tarnfs_lines_piece(sbi, off, min_t(u64, len, TARNFS_HUGE), op);
 
 		if (!bytes)
 			return;
-		at += bytes;
+		off += bytes;
 		len -= bytes;
 		cond_resched();
 	}
+}
+
+void tarnfs_invalidate(struct tarnfs_sb_info *sbi, u64 ino, u64 off, u64 len,
+		       enum tarnfs_reason reason)
+{
+	if (!len || tarnfs_is_shutdown(sbi))
+		return;
+	trace_tarnfs_invalidate(ino, off, len, reason);
+	tarnfs_lines(sbi, off, len, TARNFS_LINES_DROP);
+}
+
+/* [start, end) of the file, as one step of a longer writeback. */
+static int tarnfs_writeback_part(struct inode *inode, const struct writeback_control *wbc,
+				 u64 start, u64 end)
+{
+	struct writeback_control part = *wbc;
+
+	part.range_start = start;
+	part.range_end = end - 1;
+	return dax_writeback_mapping_range(inode->i_mapping, tarnfs_sb(inode->i_sb)->backing.dax,
+					   &part);
+}
+
+/*
+ * A 2 MiB chunk with a bad page in it. fs/dax.c writes back whole entries: if
+ * the chunk is one, its good lines are written back here, and the entry stays
+ * dirty, so that it is done again each time.
+ */
+static int tarnfs_writeback_around(struct inode *inode, const struct writeback_control *wbc,
+				   u64 start, u64 end)
+{
+	struct tarnfs_sb_info *sbi = tarnfs_sb(inode->i_sb);
+	struct tarnfs_inode *ti = tarnfs_i(inode);
+	void *entry = xa_load(&inode->i_mapping->i_pages, start >> PAGE_SHIFT);
+	int err = 0;
+
+	if (xa_is_value(entry) && xa_to_value(entry) & TARNFS_DAX_PMD) {
+		tarnfs_lines(sbi, ti->off + start, end - start, TARNFS_LINES_WRITE);
+		return 0;
+	}
+	while (!err && start < end) {
+		u64 good = tarnfs_good_bytes(sbi, ti->off + start, end - start);
+
+		if (good)
+			err = tarnfs_writeback_part(inode, wbc, start, start + good);
+		else
+			good = PAGE_SIZE - offset_in_page(start);
+		start += good;
+	}
+	return err;
+}
+
+/*
+ * Runs of chunks without a bad page at once, each of the others by itself. What
+ * is bad was looked up since tarnfs_io_begin(): whoever finds more waits for us.
+ */
+static int tarnfs_writeback_good(struct inode *inode, struct writeback_control *wbc)
+{
+	struct tarnfs_sb_info *sbi = tarnfs_sb(inode->i_sb);
+	struct tarnfs_inode *ti = tarnfs_i(inode);
+	u64 start = wbc->range_start;
+	u64 end = min_t(u64, ti->len, (u64)wbc->range_end + 1);
+	u64 at = round_down(start, (u64)TARNFS_HUGE);
+	int err = 0;
+
+	if (likely(tarnfs_good_bytes(sbi, ti->off, ti->len) == ti->len))
+		return dax_writeback_mapping_range(inode->i_mapping, sbi->backing.dax, wbc);
+	while (!err && at < end) {
+		u64 good = tarnfs_good_bytes(sbi, ti->off + at, ti->len - at);
+		u64 stop = good < ti->len - at ? round_down(at + good, (u64)TARNFS_HUGE) : end;
+		bool clean = stop > at;
+
+		if (!clean)
+			stop = at + TARNFS_HUGE;
+		stop = min(stop, end);
+		err = clean ? tarnfs_writeback_part(inode, wbc, max(at, start), stop) :
+			      tarnfs_writeback_around(inode, wbc, max(at, start), stop);
+		at = stop;
+	}
+	return err;
 }
 
 static int tarnfs_writeback_wbc(struct inode *inode, struct writeback_control *wbc,
@@ -80,7 +172,7 @@ static int tarnfs_writeback_wbc(struct inode *inode, struct writeback_control *w
 {
 	struct tarnfs_sb_info *sbi = tarnfs_sb(inode->i_sb);
 	struct tarnfs_inode *ti = tarnfs_i(inode);
-	int err, io;
+	int err = -EIO, io;
 
 	if (ti->len > wbc->range_start && trace_tarnfs_writeback_enabled()) {
 		u64 last = min_t(u64, wbc->range_end, ti->len - 1);
@@ -89,10 +181,8 @@ static int tarnfs_writeback_wbc(struct inode *inode, struct writeback_control *w
 				       last - wbc->range_start + 1, reason);
 	}
 	io = tarnfs_io_begin(sbi);
-	if (tarnfs_is_shutdown(sbi))
-		err = -EIO;
-	else
-		err = dax_writeback_mapping_range(inode->i_mapping, sbi->backing.dax, wbc);
+	if (!tarnfs_is_shutdown(sbi))
+		err = tarnfs_writeback_good(inode, wbc);
 	tarnfs_io_end(sbi, io);
 	pmem_wmb();
 	return err;
@@ -158,7 +248,8 @@ static ssize_t tarnfs_copy_piece(struct inode *inode, struct iov_iter *iter, u64
 				 bool write)
 {
 	struct tarnfs_sb_info *sbi = tarnfs_sb(inode->i_sb);
-	u64 at = sbi->backing.start + tarnfs_i(inode)->off + pos;
+	u64 off = tarnfs_i(inode)->off + pos;
+	u64 at = sbi->backing.start + off;
 	size_t in_page = offset_in_page(at);
 	void *kaddr;
 	long pages;
@@ -168,6 +259,9 @@ static ssize_t tarnfs_copy_piece(struct inode *inode, struct iov_iter *iter, u64
 		return -EIO;
 	if (write && !tarnfs_may_write(inode))
 		return -EROFS;
+	bytes = tarnfs_good_bytes(sbi, off, bytes);
+	if (!bytes)
+		return -EIO;
 	id = dax_read_lock();
 	pages = dax_direct_access(sbi->backing.dax, PHYS_PFN(at),
 				  PHYS_PFN(in_page + bytes + PAGE_SIZE - 1), DAX_ACCESS, &kaddr,
@@ -220,6 +314,8 @@ static ssize_t tarnfs_copy(struct kiocb *iocb, struct iov_iter *iter, bool write
 		tarnfs_io_end(sbi, io);
 		if (copied < 0) {
 			err = copied;
+			if (err == -EIO && !(iocb->ki_flags & IOCB_NOWAIT))
+				tarnfs_bad_page(sbi, tarnfs_i(inode)->off + pos);
 			break;
 		}
 		done += copied;
@@ -323,7 +419,21 @@ static void tarnfs_fill_iomap(struct inode *inode, loff_t pos, loff_t length, u6
 static int tarnfs_iomap_begin(struct inode *inode, loff_t pos, loff_t length, unsigned int flags,
 			      struct iomap *iomap, struct iomap *srcmap)
 {
-	tarnfs_fill_iomap(inode, pos, length, tarnfs_sb(inode->i_sb)->backing.start, iomap);
+	struct tarnfs_sb_info *sbi = tarnfs_sb(inode->i_sb);
+	const struct tarnfs_inode *ti = tarnfs_i(inode);
+	u64 good;
+
+	tarnfs_fill_iomap(inode, pos, length, sbi->backing.start, iomap);
+	if (iomap->type != IOMAP_MAPPED)
+		return 0;
+	/*
+	 * Asked again, with the entry locked: who finds the page bad after this
+	 * finds what is mapped by this.
+	 */
+	good = tarnfs_good_bytes(sbi, ti->off + pos, ti->len - pos);
+	if (!good)
+		return -EHWPOISON;
+	iomap->length = pos + good;
 	return 0;
 }
 
@@ -352,16 +462,28 @@ static vm_fault_t tarnfs_fault_locked(struct vm_fault *vmf, TARNFS_FAULT_SIZE si
 				      bool write)
 {
 	struct inode *inode = file_inode(vmf->vma->vm_file);
+	struct tarnfs_sb_info *sbi = tarnfs_sb(inode->i_sb);
+	u64 bytes = PAGE_SIZE << tarnfs_fault_order(size);
+	u64 off = tarnfs_i(inode)->off + round_down(pos, bytes);
+	vm_fault_t ret;
+	int err = 0;
 
-	if (tarnfs_is_shutdown(tarnfs_sb(inode->i_sb)))
+	if (tarnfs_is_shutdown(sbi))
 		return VM_FAULT_SIGBUS;
 	if (pos >= i_size_read(inode))
 		return VM_FAULT_SIGBUS;
 	/* The role may have changed since the file was opened. Meta: see mmap. */
 	if (write && inode->i_ino != TARNFS_INO_META && !tarnfs_may_write(inode))
 		return VM_FAULT_SIGBUS;
+	if (tarnfs_good_bytes(sbi, off, bytes) < bytes)
+		return bytes == PAGE_SIZE ? VM_FAULT_HWPOISON : VM_FAULT_FALLBACK;
 	tarnfs_first_use(inode, pos, PAGE_SIZE, false);
-	return dax_iomap_fault(vmf, size, NULL, NULL, &tarnfs_iomap_ops);
+	ret = dax_iomap_fault(vmf, size, NULL, &err, &tarnfs_iomap_ops);
+	/* Not every kernel knows these two apart; and what only the driver knew is known now. */
+	if (ret & (VM_FAULT_SIGBUS | VM_FAULT_HWPOISON) && bytes == PAGE_SIZE &&
+	    (err == -EHWPOISON || tarnfs_bad_page(sbi, off)))
+		ret = VM_FAULT_HWPOISON;
+	return ret;
 }
 
 static vm_fault_t tarnfs_huge_fault(struct vm_fault *vmf, TARNFS_FAULT_SIZE size)

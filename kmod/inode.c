@@ -92,7 +92,8 @@ void tarnfs_evict_inode(struct inode *inode)
 		if (node)
 			tarnfs_writeback(inode, 0, LLONG_MAX, TARNFS_EVICT);
 	}
-	truncate_inode_pages_final(&inode->i_data);
+	tarnfs_truncate_final(inode);
+	tarnfs_left(inode);
 	clear_inode(inode);
 	if (!node)
 		return;
@@ -218,7 +219,7 @@ struct inode *tarnfs_iget(struct super_block *sb, struct tarn_node *node)
 		tarnfs_node_put(sbi, node);
 		return ERR_PTR(-ENOMEM);
 	}
-	if (!(inode->i_state & I_NEW)) {
+	if (!(inode_state_read_once(inode) & I_NEW)) {
 		tarnfs_node_put(sbi, node);
 		return inode;
 	}

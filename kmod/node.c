@@ -105,6 +105,99 @@ static void tarn_name_remove(struct tarn_tree *tree, struct tarn_node *node)
 	WARN_ON_ONCE(rhashtable_remove_fast(&tree->by_name, &node->name_link, tarn_name_params));
 }
 
+/* ---- bad memory --------------------------------------------------------- */
+
+static u64 tarn_range_end(const struct tarnfs_range *range)
+{
+	return range->off + range->len;
+}
+
+u32 tarn_bad_find(const struct tarn_bad *bad, u64 off)
+{
+	/* who looks without a lock may see anything, but no count that is too large */
+	u32 low = 0, high = min(READ_ONCE(bad->count), (u32)TARN_BAD_MAX);
+
+	while (low < high) {
+		u32 middle = low + (high - low) / 2;
+
+		if (tarn_range_end(&bad->range[middle]) > off)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+static void tarn_bad_delete(struct tarn_bad *bad, u32 first, u32 count)
+{
+	memmove(&bad->range[first], &bad->range[first + count],
+		(bad->count - first - count) * sizeof(*bad->range));
+	bad->count -= count;
+}
+
+/* The first of the two neighbours with the least between them. */
+static u32 tarn_bad_nearest(const struct tarn_bad *bad)
+{
+	u64 least = ~0ULL;
+	u32 found = 0, i;
+
+	for (i = 0; i + 1 < bad->count; i++) {
+		u64 between = bad->range[i + 1].off - tarn_range_end(&bad->range[i]);
+
+		if (between < least) {
+			least = between;
+			found = i;
+		}
+	}
+	return found;
+}
+
+static void tarn_bad_join(struct tarn_bad *bad, u32 first)
+{
+	bad->range[first].len = tarn_range_end(&bad->range[first + 1]) - bad->range[first].off;
+	tarn_bad_delete(bad, first + 1, 1);
+}
+
+void tarn_bad_insert(struct tarn_bad *bad, u64 off, u64 len)
+{
+	u64 end = round_up(off + len, (u64)TARNFS_BLOCK);
+	u64 start = off & ~((u64)TARNFS_BLOCK - 1);
+	/* all that touch it: from the first that ends at its start or later */
+	u32 first = start ? tarn_bad_find(bad, start - 1) : 0;
+	u32 next = first;
+
+	for (; next < bad->count && bad->range[next].off <= end; next++) {
+		start = min(start, bad->range[next].off);
+		end = max(end, tarn_range_end(&bad->range[next]));
+	}
+	if (next == first && bad->count == TARN_BAD_MAX) {
+		tarn_bad_join(bad, tarn_bad_nearest(bad));
+		/* what was joined may have the new one in it, or touch it now */
+		tarn_bad_insert(bad, off, len);
+		return;
+	}
+	if (next > first) {
+		tarn_bad_delete(bad, first + 1, next - first - 1);
+	} else {
+		memmove(&bad->range[first + 1], &bad->range[first],
+			(bad->count - first) * sizeof(*bad->range));
+		bad->count++;
+	}
+	bad->range[first].off = start;
+	bad->range[first].len = end - start;
+}
+
+/* How many of these bytes are bad. */
+static u64 tarn_bad_bytes(const struct tarn_bad *bad, u64 off, u64 len)
+{
+	u64 end = off + len, bytes = 0;
+	u32 i;
+
+	for (i = tarn_bad_find(bad, off); i < bad->count && bad->range[i].off < end; i++)
+		bytes += min(end, tarn_range_end(&bad->range[i])) - max(off, bad->range[i].off);
+	return bytes;
+}
+
 /* ---- extent map --------------------------------------------------------- */
 
 static struct tarn_extent *tarn_extent_of(const struct rb_node *rb)
@@ -224,6 +317,20 @@ static struct tarn_extent *tarn_extent_slot(const struct tarn_tree *tree, u64 of
 	return next;
 }
 
+/* The bytes of ext come from the holes, or go back to them; the bad ones are never free. */
+static void tarn_extent_account(struct tarn_tree *tree, const struct tarn_extent *ext, bool back)
+{
+	u64 bad = tarn_bad_bytes(tree->bad, ext->off, ext->len);
+
+	if (back) {
+		tree->free_bytes += ext->len - bad;
+		tree->bad_free_bytes += bad;
+	} else {
+		tree->free_bytes -= ext->len - bad;
+		tree->bad_free_bytes -= bad;
+	}
+}
+
 /* Puts ext, its off and len set, into the gap before next. */
 static void tarn_extent_insert(struct tarn_tree *tree, struct tarn_extent *ext,
 			       struct tarn_extent *next)
@@ -243,7 +350,7 @@ static void tarn_extent_insert(struct tarn_tree *tree, struct tarn_extent *ext,
 
 	next->gap = next->off - tarn_extent_end(ext);
 	tarn_extent_propagate(&next->rb, NULL);
-	tree->free_bytes -= ext->len;
+	tarn_extent_account(tree, ext, false);
 }
 
 static void tarn_extent_remove(struct tarn_tree *tree, struct tarn_extent *ext)
@@ -254,7 +361,7 @@ static void tarn_extent_remove(struct tarn_tree *tree, struct tarn_extent *ext)
 	rb_erase_augmented(&ext->rb, &tree->extents, &tarn_extent_callbacks);
 	next->gap += ext->gap + ext->len;
 	tarn_extent_propagate(&next->rb, NULL);
-	tree->free_bytes += ext->len;
+	tarn_extent_account(tree, ext, true);
 	ext->len = 0;
 }
 
@@ -267,14 +374,12 @@ static u64 tarn_of_gap(const struct tarn_extent *ext, u64 gap, u64 huge, u64 sma
 }
 
 /*
- * The lowest gap with room for len: of any kind, of the kind without a 2 MiB
- * block (tight), or counted from its first 2 MiB boundary.
+ * The lowest gap in a subtree with room for len: of any kind, of the kind
+ * without a 2 MiB block (tight), or counted from its first 2 MiB boundary.
  */
-static struct tarn_extent *tarn_extent_fit(const struct tarn_tree *tree, u64 len,
-					   enum tarnfs_align align, bool tight)
+static struct tarn_extent *tarn_extent_fit(struct rb_node *rb, u64 len, enum tarnfs_align align,
+					   bool tight)
 {
-	struct rb_node *rb = tree->extents.rb_node;
-
 	while (rb) {
 		struct tarn_extent *ext = tarn_extent_of(rb);
 
@@ -298,26 +403,113 @@ static struct tarn_extent *tarn_extent_fit(const struct tarn_tree *tree, u64 len
 	return NULL;
 }
 
+/* The next such gap after that of ext. */
+static struct tarn_extent *tarn_extent_fit_after(struct tarn_extent *ext, u64 len,
+						 enum tarnfs_align align, bool tight)
+{
+	struct rb_node *rb = &ext->rb;
+
+	for (;;) {
+		struct tarn_extent *found = tarn_extent_fit(rb->rb_right, len, align, tight);
+		struct rb_node *parent = rb_parent(rb);
+
+		if (found)
+			return found;
+		while (parent && parent->rb_right == rb) {
+			rb = parent;
+			parent = rb_parent(rb);
+		}
+		if (!parent)
+			return NULL;
+		rb = parent;
+		found = tarn_extent_of(rb);
+		if (tarn_of_gap(found, found->gap, tarn_gap_huge(found), tarn_gap_small(found),
+				align, tight) >= len)
+			return found;
+	}
+}
+
+/* Where in the gap before next len good bytes are, or 0, which is nobody's data. */
+static u64 tarn_gap_place(const struct tarn_tree *tree, const struct tarn_extent *next, u64 len,
+			  enum tarnfs_align align)
+{
+	const struct tarn_bad *bad = tree->bad;
+	u64 step = align == TARNFS_ALIGN_HUGE ? TARNFS_HUGE : TARNFS_BLOCK;
+	u64 at = round_up(next->off - next->gap, step);
+	u32 i;
+
+	for (i = tarn_bad_find(bad, at); at < next->off && next->off - at >= len; i++) {
+		if (i == bad->count || bad->range[i].off >= at + len)
+			return at;
+		at = max(at, round_up(tarn_range_end(&bad->range[i]), step));
+	}
+	return 0;
+}
+
+/* With bad pages about, a gap with room enough may still have no place. */
+static struct tarn_extent *tarn_extent_place(struct tarn_tree *tree, u64 len,
+					     enum tarnfs_align align, bool tight, u64 *off)
+{
+	struct tarn_extent *next = tarn_extent_fit(tree->extents.rb_node, len, align, tight);
+
+	while (next) {
+		*off = tarn_gap_place(tree, next, len, align);
+		if (*off)
+			return next;
+		next = tarn_extent_fit_after(next, len, align, tight);
+	}
+	return NULL;
+}
+
 static int tarn_extent_alloc(struct tarn_tree *tree, struct tarn_extent *ext, u64 len,
 			     enum tarnfs_align align)
 {
-	struct tarn_extent *next;
+	struct tarn_extent *next = NULL;
+	u64 off;
 
-	if (align == TARNFS_ALIGN_HUGE) {
-		next = tarn_extent_fit(tree, len, align, false);
-	} else {
-		next = tarn_extent_fit(tree, len, align, true);
-		if (!next)
-			next = tarn_extent_fit(tree, len, align, false);
-	}
+	if (align != TARNFS_ALIGN_HUGE)
+		next = tarn_extent_place(tree, len, align, true, &off);
+	if (!next)
+		next = tarn_extent_place(tree, len, align, false, &off);
 	if (!next)
 		return -ENOSPC;
-	ext->off = next->off - next->gap;
-	if (align == TARNFS_ALIGN_HUGE)
-		ext->off = round_up(ext->off, (u64)TARNFS_HUGE);
+	ext->off = off;
 	ext->len = len;
 	tarn_extent_insert(tree, ext, next);
 	return 0;
+}
+
+/* The first extent, or the sentinel, that ends after off; off < data_end. */
+static struct tarn_extent *tarn_extent_ending_after(struct tarn_tree *tree, u64 off)
+{
+	struct tarn_extent *ext = tarn_extent_from(tree, off);
+	struct rb_node *before = rb_prev(&ext->rb);
+
+	if (before && tarn_extent_end(tarn_extent_of(before)) > off)
+		return tarn_extent_of(before);
+	return ext;
+}
+
+void tarn_bad_account(struct tarn_tree *tree)
+{
+	u64 bytes = 0;
+	u32 i;
+
+	for (i = tarn_bad_find(tree->bad, tree->data_start); i < tree->bad->count; i++) {
+		u64 at = max(tree->bad->range[i].off, tree->data_start);
+		u64 end = min(tarn_range_end(&tree->bad->range[i]), tree->data_end);
+		const struct tarn_extent *ext;
+
+		if (at >= end)
+			break;
+		bytes += end - at;
+		ext = tarn_extent_ending_after(tree, at);
+		for (; ext->off < end; ext = tarn_extent_of(rb_next(&ext->rb)))
+			bytes -= min(end, tarn_extent_end(ext)) - max(at, ext->off);
+	}
+	tree->free_bytes += tree->bad_free_bytes;
+	tree->free_bytes -= bytes;
+	tree->bad_free_bytes = bytes;
 }
 
 struct tarn_node *tarn_node_at(struct tarn_tree *tree, u64 off)
@@ -337,14 +529,49 @@ struct tarn_node *tarn_node_at(struct tarn_tree *tree, u64 off)
 	return NULL;
 }
 
+/* The longest stretch of good bytes in the gap before ext. */
+static u64 tarn_gap_good(const struct tarn_tree *tree, const struct tarn_extent *ext, u64 step)
+{
+	const struct tarn_bad *bad = tree->bad;
+	u64 at = round_up(ext->off - ext->gap, step);
+	u64 most = 0;
+	u32 i = tarn_bad_find(bad, at);
+
+	for (; at < ext->off; i++) {
+		u64 end = ext->off;
+
+		if (i < bad->count)
+			end = min(end, bad->range[i].off);
+		if (end > at)
+			most = max(most, end - at);
+		if (i == bad->count)
+			break;
+		at = max(at, round_up(tarn_range_end(&bad->range[i]), step));
+	}
+	return most;
+}
+
+static u64 tarn_largest(const struct tarn_tree *tree, enum tarnfs_align align)
+{
+	struct rb_node *top = tree->extents.rb_node;
+	struct tarn_extent *ext = tarn_extent_of(top);
+	u64 step = align == TARNFS_ALIGN_HUGE ? TARNFS_HUGE : TARNFS_BLOCK;
+	u64 most = 0;
+
+	if (!tree->bad_free_bytes)
+		return align == TARNFS_ALIGN_HUGE ? ext->max_huge : ext->max_gap;
+	for (ext = tarn_extent_fit(top, 1, align, false); ext;
+	     ext = tarn_extent_fit_after(ext, most + 1, align, false))
+		most = max(most, tarn_gap_good(tree, ext, step));
+	return most;
+}
+
 void tarn_largest_free(const struct tarn_tree *tree, u64 *any, u64 *huge)
 {
-	const struct tarn_extent *top = tarn_extent_of(tree->extents.rb_node);
-
 	if (any)
-		*any = top->max_gap;
+		*any = tarn_largest(tree, TARNFS_ALIGN_BLOCK);
 	if (huge)
-		*huge = top->max_huge;
+		*huge = tarn_largest(tree, TARNFS_ALIGN_HUGE);
 }
 
 /* ---- nodes -------------------------------------------------------------- */
@@ -1143,14 +1370,16 @@ int tarn_tree_init(struct tarn_tree *tree, u64 data_start, u64 data_end, enum ta
 		return -EINVAL;
 
 	memset(tree, 0, sizeof(*tree));
+	tree->bad = kvmalloc_array(1, sizeof(*tree->bad), GFP_KERNEL);
+	if (!tree->bad)
+		return -ENOMEM;
+	tree->bad->count = 0;
 	err = rhashtable_init(&tree->by_ino, &tarn_ino_params);
 	if (err)
-		return -ENOMEM;
+		goto out_bad;
 	err = rhashtable_init(&tree->by_name, &tarn_name_params);
-	if (err) {
-		rhashtable_destroy(&tree->by_ino);
-		return -ENOMEM;
-	}
+	if (err)
+		goto out_ino;
 	tree->data_start = data_start;
 	tree->data_end = data_end;
 	tree->extents = RB_ROOT;
@@ -1167,6 +1396,12 @@ int tarn_tree_init(struct tarn_tree *tree, u64 data_start, u64 data_end, enum ta
 	tree->role = role;
 	tree->free_bytes = data_end - data_start;
 	return 0;
+
+out_ino:
+	rhashtable_destroy(&tree->by_ino);
+out_bad:
+	kvfree(tree->bad);
+	return -ENOMEM;
 }
 
 static void tarn_node_destroy(void *ptr, void *arg)
@@ -1183,6 +1418,8 @@ void tarn_tree_destroy(struct tarn_tree *tree)
 	/* by_name first: its resizing worker reads nodes, and is stopped here */
 	rhashtable_destroy(&tree->by_name);
 	rhashtable_free_and_destroy(&tree->by_ino, tarn_node_destroy, NULL);
+	kvfree(tree->bad);
+	tree->bad = NULL;
 	tree->root = NULL;
 	tree->extents = RB_ROOT;
 	INIT_LIST_HEAD(&tree->limbo);
@@ -1199,7 +1436,7 @@ static bool tarn_does_not_hold(const char **why, const char *what)
 static int tarn_verify_extents(struct tarn_tree *tree, u64 *reserved_nodes, u64 *live_extents,
 			       const char **why)
 {
-	u64 end = tree->data_start, used = 0, reserved = 0, limbo = 0;
+	u64 end = tree->data_start, used = 0, reserved = 0, limbo = 0, bad = 0;
 	struct rb_node *rb;
 
 	for (rb = rb_first(&tree->extents); rb; rb = rb_next(rb)) {
@@ -1210,6 +1447,7 @@ static int tarn_verify_extents(struct tarn_tree *tree, u64 *reserved_nodes, u64 
 		if (TARN_BROKEN(ext->off >= end) ||
 		    TARN_BROKEN(ext->gap == ext->off - end))
 			return -EUCLEAN;
+		bad += tarn_bad_bytes(tree->bad, end, ext->gap);
 		tarn_extent_maxima(ext, &gap, &huge, &small);
 		if (TARN_BROKEN(ext->max_gap == gap) ||
 		    TARN_BROKEN(ext->max_huge == huge) ||
@@ -1257,10 +1495,28 @@ static int tarn_verify_extents(struct tarn_tree *tree, u64 *reserved_nodes, u64 
 		end = tarn_extent_end(ext);
 	}
 	if (TARN_BROKEN(rb == &tree->end.rb) ||
-	    TARN_BROKEN(tree->free_bytes == tree->data_end - tree->data_start - used) ||
+	    TARN_BROKEN(tree->bad_free_bytes == bad) ||
+	    TARN_BROKEN(tree->free_bytes == tree->data_end - tree->data_start - used - bad) ||
 	    TARN_BROKEN(tree->reserved_bytes == reserved) ||
 	    TARN_BROKEN(tree->limbo_bytes == limbo))
 		return -EUCLEAN;
+	return 0;
+}
+
+static int tarn_verify_bad(const struct tarn_bad *bad, const char **why)
+{
+	u32 i;
+
+	if (TARN_BROKEN(bad->count <= TARN_BAD_MAX))
+		return -EUCLEAN;
+	for (i = 0; i < bad->count; i++) {
+		const struct tarnfs_range *range = &bad->range[i];
+
+		if (TARN_BROKEN(range->len) ||
+		    TARN_BROKEN(!((range->off | range->len) & (TARNFS_BLOCK - 1))) ||
+		    TARN_BROKEN(!i || tarn_range_end(&bad->range[i - 1]) < range->off))
+			return -EUCLEAN;
+	}
 	return 0;
 }
 
@@ -1382,6 +1638,9 @@ int tarn_tree_verify(struct tarn_tree *tree, const char **why)
 	const struct tarn_node *dir;
 	int err;
 
+	err = tarn_verify_bad(tree->bad, why);
+	if (err)
+		return err;
 	err = tarn_verify_extents(tree, &reserved, &extents, why);
 	if (err)
 		return err;

@@ -107,10 +107,24 @@ struct tarn_set {
 	struct list_head	members;	/* nodes RESERVED and not yet committed or popped */
 };
 
+#define TARN_BAD_MAX	1024
+
+/*
+ * Bytes of the device, in its whole length, whose memory failed. In order;
+ * none touches the next; multiples of TARNFS_BLOCK. When there are more than
+ * fit, the two neighbours with the fewest good bytes between them become one
+ * range: bad memory is never forgotten, good memory may be given up.
+ */
+struct tarn_bad {
+	u32			count;
+	struct tarnfs_range	range[TARN_BAD_MAX];
+};
+
 struct tarn_tree {
 	/* constant after tarn_tree_init() */
 	u64			data_start;
 	u64			data_end;
+	struct tarn_bad		*bad;		/* never handed out by tarn_reserve() */
 
 	struct rhashtable	by_ino;
 	struct rhashtable	by_name;
@@ -134,7 +148,8 @@ struct tarn_tree {
 	u64			directories;
 	u64			files;
 	u64			symlinks;
-	u64			free_bytes;
+	u64			free_bytes;	/* bad ones not counted */
+	u64			bad_free_bytes;	/* bad, and in no extent */
 	u64			reserved_bytes;
 	u64			limbo_bytes;
 };
@@ -164,7 +179,20 @@ struct tarn_node *tarn_next_child(const struct tarn_node *dir, u64 after);
 /* [r] The node (any state) whose extent covers this byte of the device, or NULL. */
 struct tarn_node *tarn_node_at(struct tarn_tree *tree, u64 off);
 
-/* [r] Largest holes; NULL pointers are allowed. */
+/* The index of the first range that ends after off: bad->count if there is none. */
+u32 tarn_bad_find(const struct tarn_bad *bad, u64 off);
+
+/*
+ * Adds [off, off + len), in whole blocks, len > 0. Allocates nothing, fails
+ * never. The kernel reads the set without the tree's lock, so it wraps this in
+ * a lock of its own; the caller then calls tarn_bad_account().
+ */
+void tarn_bad_insert(struct tarn_bad *bad, u64 off, u64 len);
+
+/* [w] Counts anew what is free, after the set changed. */
+void tarn_bad_account(struct tarn_tree *tree);
+
+/* [r] Largest holes, as far as no bad page is in them; NULL pointers are allowed. */
 void tarn_largest_free(const struct tarn_tree *tree, u64 *any, u64 *huge);
 
 /*

@@ -14,6 +14,7 @@
 
 #include <linux/pagemap.h>
 #include <linux/rcupdate_wait.h>
+#include <linux/wait_bit.h>
 #include "tarnfs.h"
 
 #define TARNFS_REAP_DELAY	(HZ / 10)	/* a batch of files closed together goes together */
@@ -23,17 +24,13 @@
 static bool tarnfs_entry_pinned(void *entry)
 {
 	unsigned long value = xa_to_value(entry);
-	unsigned long pfn = value >> TARNFS_DAX_SHIFT;
-	unsigned long end = pfn + (value & TARNFS_DAX_PMD ? PMD_SIZE / PAGE_SIZE : 1);
 
 	if (value & TARNFS_DAX_LOCKED)
 		return true;		/* a fault is at work on it */
 	if (value & (TARNFS_DAX_ZERO_PAGE | TARNFS_DAX_EMPTY))
 		return false;
-	for (; pfn < end; pfn++)
-		if (page_ref_count(pfn_to_page(pfn)) > TARNFS_DAX_IDLE_REFS)
-			return true;
-	return false;
+	return tarnfs_pages_pinned(value >> TARNFS_DAX_SHIFT,
+				   value & TARNFS_DAX_PMD ? PMD_SIZE / PAGE_SIZE : 1);
 }
 
 static bool tarnfs_mapping_pinned(struct address_space *mapping)
@@ -68,8 +65,8 @@ void tarnfs_wait_for_pins(struct inode *inode)
 
 	while (tarnfs_mapping_pinned(&inode->i_data)) {
 		if (!told && time_after(jiffies, since + 5 * HZ)) {
-			pr_notice("%s: waiting for the end of I/O on pages of inode %lu (a pipe, or O_DIRECT)\n",
-				  inode->i_sb->s_id, inode->i_ino);
+			pr_notice("%s: waiting for the end of I/O on pages of inode %llu (a pipe, or O_DIRECT)\n",
+				  inode->i_sb->s_id, (u64)inode->i_ino);
 			told = true;
 		}
 		schedule_timeout_idle(TARNFS_PIN_POLL);
@@ -84,8 +81,12 @@ int tarnfs_drop_inode(struct inode *inode)
 
 	if (mapping_empty(&inode->i_data))
 		return 1;
-	if (test_bit(TARNFS_INODE_IDLE, &ti->flags))
+	if (test_bit(TARNFS_INODE_IDLE, &ti->flags)) {
+		/* nobody finds it any more; who waits for the last entry has to know */
+		set_bit(TARNFS_INODE_LEAVING, &ti->flags);
+		atomic_inc(&sbi->leaving);
 		return 1;
+	}
 
 	spin_lock(&sbi->reap_lock);
 	if (!test_bit(TARNFS_SB_UMOUNT, &sbi->state) && inode->i_ino != TARNFS_INO_META) {
@@ -97,6 +98,15 @@ int tarnfs_drop_inode(struct inode *inode)
 	}
 	spin_unlock(&sbi->reap_lock);
 	return 0;
+}
+
+void tarnfs_left(struct inode *inode)
+{
+	struct tarnfs_sb_info *sbi = tarnfs_sb(inode->i_sb);
+
+	if (test_and_clear_bit(TARNFS_INODE_LEAVING, &tarnfs_i(inode)->flags) &&
+	    atomic_dec_and_test(&sbi->leaving))
+		wake_up_var(&sbi->leaving);
 }
 
 void tarnfs_reap_forget(struct inode *inode)

@@ -4,9 +4,11 @@
  */
 #include <linux/blkdev.h>
 #include <linux/crc32.h>
+#include <linux/device.h>
 #include <linux/fs_context.h>
 #include <linux/fs_parser.h>
 #include <linux/module.h>
+#include <linux/namei.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/statfs.h>
@@ -31,14 +33,15 @@ static int tarnfs_read_super(struct tarnfs_sb_info *sbi, struct fs_context *fc,
 	pages = dax_direct_access(sbi->backing.dax,
 				  PHYS_PFN(sbi->backing.start + TARNFS_SUPER_OFF), 1, DAX_ACCESS,
 				  &kaddr, NULL);
-	if (pages > 0) {
-		clflush_cache_range(kaddr, sizeof(*raw));
+	/* The kernel may have unmapped a page that is known to be bad. */
+	if (pages > 0 && !PageHWPoison(virt_to_page(kaddr))) {
+		tarnfs_clean_and_invalidate(kaddr, sizeof(*raw));
 		left = copy_mc_to_kernel(raw, kaddr, sizeof(*raw));
 	}
 	dax_read_unlock(id);
 	if (left) {
-		errorfc(fc, "%s: superblock cannot be read: poisoned memory; fsck.tarnfs has a look at the second copy",
-			sbi->sb->s_id);
+		errorfc(fc, "%s: superblock at device offset %#x cannot be read: poisoned memory, or the device is being removed; fsck.tarnfs has a look at the second copy",
+			sbi->sb->s_id, TARNFS_SUPER_OFF);
 		return -EIO;
 	}
 	return 0;
@@ -49,7 +52,7 @@ static u32 tarnfs_super_crc(const struct tarnfs_super *raw)
 	struct tarnfs_super copy = *raw;
 
 	copy.crc = 0;
-	return ~__crc32c_le(~0, (const unsigned char *)&copy, sizeof(copy));
+	return ~crc32c(~0, (const unsigned char *)&copy, sizeof(copy));
 }
 
 static bool tarnfs_areas_are_good(const struct tarnfs_super *raw, u64 first, u64 end)
@@ -266,6 +269,7 @@ static const struct super_operations tarnfs_super_operations = {
 	.sync_fs	= tarnfs_sync_fs,
 	.statfs		= tarnfs_statfs,
 	.show_options	= tarnfs_show_options,
+	TARNFS_SHUTDOWN_OP
 };
 
 /* ---- mount -------------------------------------------------------------- */
@@ -329,7 +333,7 @@ static int tarnfs_fill_super(struct super_block *sb, struct fs_context *fc)
 	sbi->coherent = tarnfs_option_given(opt, TARNFS_OPT_COHERENT);
 	sb->s_magic = TARNFS_STATFS_MAGIC;
 	sb->s_op = &tarnfs_super_operations;
-	sb->s_d_op = &tarnfs_dentry_operations;
+	set_default_d_op(sb, &tarnfs_dentry_operations);
 	sb->s_maxbytes = MAX_LFS_FILESIZE;
 	sb->s_time_gran = 1;
 	sb->s_flags |= SB_NOATIME;
@@ -339,11 +343,15 @@ static int tarnfs_fill_super(struct super_block *sb, struct fs_context *fc)
 			PAGE_SIZE);
 		return -EINVAL;
 	}
+	if (sbi->backing.dev) {
+		sb->s_blocksize = TARNFS_BLOCK;
+		sb->s_blocksize_bits = TARNFS_BLOCK_SHIFT;
 	/* A namespace has sectors of 512 bytes else, and fs/dax.c refuses to write back. */
-	if (!sb_set_blocksize(sb, TARNFS_BLOCK)) {
+	} else if (!sb_set_blocksize(sb, TARNFS_BLOCK)) {
 		errorfc(fc, "%s: device does not take blocks of 4096 bytes", sb->s_id);
 		return -EINVAL;
 	}
+	tarnfs_failure_begin(sbi);
 	err = tarnfs_backing_open(&sbi->backing, sb, fc);
 	if (err)
 		return err;
@@ -369,8 +377,108 @@ static int tarnfs_fill_super(struct super_block *sb, struct fs_context *fc)
 	sb->s_root = d_make_root(inode);
 	if (!sb->s_root)
 		return -ENOMEM;
-	tarnfs_failure_add(sbi);
+	err = tarnfs_failure_add(sbi);
+	if (err) {
+		errorfc(fc, "%s: a device was removed meanwhile; if it was not this one: try again",
+			sb->s_id);
+		return err;
+	}
+	err = tarnfs_backing_confirm(&sbi->backing, sb, fc);
+	if (err)
+		return err;
+	return tarnfs_bad_scan(sbi);
+}
+
+/*
+ * Superblocks of character devices. sget_fc() would compare what they have in
+ * s_fs_info, but it looks at dying ones too, when that may be gone already.
+ */
+static DEFINE_SPINLOCK(tarnfs_chars_lock);
+static LIST_HEAD(tarnfs_chars);			/* tarnfs_sb_info.char_link */
+
+static int tarnfs_test_char(struct super_block *sb, struct fs_context *fc)
+{
+	const struct tarnfs_sb_info *new = fc->s_fs_info, *sbi;
+	int found = 0;
+
+	spin_lock(&tarnfs_chars_lock);
+	list_for_each_entry(sbi, &tarnfs_chars, char_link)
+		found |= sbi->sb == sb && sbi->char_key == new->char_key;
+	spin_unlock(&tarnfs_chars_lock);
+	return found;
+}
+
+static int tarnfs_set_char(struct super_block *sb, struct fs_context *fc)
+{
+	struct tarnfs_sb_info *sbi = fc->s_fs_info;
+	int err = set_anon_super_fc(sb, fc);
+
+	if (err)
+		return err;
+	sbi->sb = sb;
+	spin_lock(&tarnfs_chars_lock);
+	list_add(&sbi->char_link, &tarnfs_chars);
+	spin_unlock(&tarnfs_chars_lock);
 	return 0;
+}
+
+/* get_tree_bdev() for what is no block device. */
+static int tarnfs_get_tree_char(struct fs_context *fc)
+{
+	struct tarnfs_sb_info *sbi = fc->s_fs_info;
+	struct super_block *sb;
+	int err;
+
+	sbi->char_key = sbi->backing.dax;
+	fc->sb_flags |= SB_NOSEC;
+	sb = sget_fc(fc, tarnfs_test_char, tarnfs_set_char);
+	if (IS_ERR(sb))
+		return PTR_ERR(sb);
+	if (sb->s_root) {
+		deactivate_locked_super(sb);
+		return -EBUSY;
+	}
+	strscpy(sb->s_id, dev_name(sbi->backing.dev), sizeof(sb->s_id));
+	/* Of its own, or sync(2) would pass over what mappings dirtied. */
+	err = super_setup_bdi(sb);
+	if (!err)
+		err = tarnfs_fill_super(sb, fc);
+	if (err) {
+		deactivate_locked_super(sb);
+		return err;
+	}
+	sb->s_flags |= SB_ACTIVE;
+	fc->root = dget(sb->s_root);
+	return 0;
+}
+
+static int tarnfs_get_tree_source(struct fs_context *fc)
+{
+	struct tarnfs_sb_info *sbi = fc->s_fs_info;
+	struct path path;
+	umode_t mode;
+	int err;
+
+	if (!fc->source)
+		return invalfc(fc, "no device given");
+	err = kern_path(fc->source, LOOKUP_FOLLOW, &path);
+	if (err) {
+		errorfc(fc, "%s: cannot be found: error %d", fc->source, err);
+		return err;
+	}
+	mode = d_backing_inode(path.dentry)->i_mode;
+	if (S_ISCHR(mode))
+		err = tarnfs_backing_find(&sbi->backing, &path, fc);
+	path_put(&path);
+	if (err)
+		return err;
+	if (S_ISCHR(mode))
+		return tarnfs_get_tree_char(fc);
+	if (S_ISBLK(mode))
+		return get_tree_bdev(fc, tarnfs_fill_super);
+	errorfc(fc, "%s: neither a block device nor a character device of the dax bus (/dev/daxN.M)",
+		fc->source);
+	return -ENOTBLK;
 }
 
 static void tarnfs_free_sbi(struct tarnfs_sb_info *sbi)
@@ -395,16 +503,18 @@ static int tarnfs_get_tree(struct fs_context *fc)
 		return err;
 	}
 	INIT_LIST_HEAD(&sbi->failure_link);
+	INIT_LIST_HEAD(&sbi->char_link);
 	init_llist_head(&sbi->put_list);
 	INIT_WORK(&sbi->put_work, tarnfs_put_work);
 	mutex_init(&sbi->apply_mutex);
 	init_rwsem(&sbi->tree_rwsem);
+	seqlock_init(&sbi->bad_lock);
 	spin_lock_init(&sbi->reap_lock);
 	INIT_LIST_HEAD(&sbi->reap_list);
 	INIT_DELAYED_WORK(&sbi->reap_work, tarnfs_reap_work);
 
 	fc->s_fs_info = sbi;
-	err = get_tree_bdev(fc, tarnfs_fill_super);
+	err = tarnfs_get_tree_source(fc);
 	/* A new superblock takes s_fs_info over; a live one of the device leaves it. */
 	if (!err && fc->s_fs_info) {
 		sb = fc->root->d_sb;
@@ -444,9 +554,13 @@ static int tarnfs_reconfigure(struct fs_context *fc)
 
 static void tarnfs_free_fc(struct fs_context *fc)
 {
+	struct tarnfs_sb_info *sbi = fc->s_fs_info;
+
 	kfree(fc->fs_private);
-	if (fc->s_fs_info)
-		tarnfs_free_sbi(fc->s_fs_info);
+	if (!sbi)
+		return;
+	tarnfs_backing_close(&sbi->backing, NULL);	/* what was found, but not opened */
+	tarnfs_free_sbi(sbi);
 }
 
 static const struct fs_context_operations tarnfs_context_operations = {
@@ -481,9 +595,14 @@ static void tarnfs_kill_sb(struct super_block *sb)
 		set_bit(TARNFS_SB_UMOUNT, &sbi->state);
 		spin_unlock(&sbi->reap_lock);
 		cancel_delayed_work_sync(&sbi->reap_work);
+		tarnfs_failure_stop(sbi);
 		iput(sbi->meta_inode);
 	}
-	kill_block_super(sb);		/* evicts; calls put_super if it was mounted */
+	/* evicts; calls put_super if it was mounted */
+	if (sbi && !list_empty(&sbi->char_link))
+		kill_anon_super(sb);
+	else
+		kill_block_super(sb);
 	if (!sbi)
 		return;
 	flush_work(&sbi->put_work);	/* of a mount that failed halfway */
@@ -491,6 +610,9 @@ static void tarnfs_kill_sb(struct super_block *sb)
 	tarnfs_backing_close(&sbi->backing, sb);
 	if (test_bit(TARNFS_SB_TREE, &sbi->state))
 		tarn_tree_destroy(&sbi->tree);
+	spin_lock(&tarnfs_chars_lock);
+	list_del(&sbi->char_link);
+	spin_unlock(&tarnfs_chars_lock);
 	tarnfs_free_sbi(sbi);
 }
 
@@ -509,15 +631,25 @@ static int __init tarnfs_init(void)
 
 	if (err)
 		return err;
+	err = tarnfs_daxbus_register();
+	if (err)
+		goto out_cache;
 	err = register_filesystem(&tarnfs_type);
 	if (err)
-		tarnfs_inode_cache_destroy();
+		goto out_daxbus;
+	return 0;
+
+out_daxbus:
+	tarnfs_daxbus_unregister();
+out_cache:
+	tarnfs_inode_cache_destroy();
 	return err;
 }
 
 static void __exit tarnfs_exit(void)
 {
 	unregister_filesystem(&tarnfs_type);
+	tarnfs_daxbus_unregister();
 	/* inodes and nodes on their way out */
 	rcu_barrier();
 	tarnfs_inode_cache_destroy();

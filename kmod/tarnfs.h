@@ -8,6 +8,8 @@
  * Lock order:
  *
  *	s_umount > apply_mutex > tree_rwsem > hash bucket
+ *	tarnfs_mounts_mutex > tree_rwsem > bad_lock
+ *	mmap_lock > mapping's invalidate_lock (shared) > tree_rwsem
  *	mmap_lock > mapping's invalidate_lock (shared) > use_mutex
  *	mmap_lock > mapping's invalidate_lock (shared) > i_pages
  *	i_lock > reap_lock
@@ -27,6 +29,7 @@
 #include <linux/mutex.h>
 #include <linux/llist.h>
 #include <linux/rwsem.h>
+#include <linux/seqlock.h>
 #include <linux/srcu.h>
 #include <linux/workqueue.h>
 
@@ -50,6 +53,7 @@ struct tarnfs_options {
 #define TARNFS_SB_SHUTDOWN	0		/* the media is not ours any more: EIO, no flush */
 #define TARNFS_SB_UMOUNT	1		/* the reaper takes no more inodes */
 #define TARNFS_SB_TREE		2		/* tree was initialised */
+#define TARNFS_SB_GONE		3		/* shut down because the device went away */
 
 struct tarnfs_sb_info {
 	struct super_block	*sb;
@@ -76,6 +80,9 @@ struct tarnfs_sb_info {
 	struct rw_semaphore	tree_rwsem;
 	struct tarn_tree	tree;
 
+	/* tree.bad, which changes with tree_rwsem held and is read with this alone. */
+	seqlock_t		bad_lock;
+
 	/* Inodes without users that have DAX entries: see reaper.c. */
 	spinlock_t		reap_lock;
 	struct list_head	reap_list;	/* tarnfs_inode.reap_link */
@@ -88,6 +95,13 @@ struct tarnfs_sb_info {
 	/* Failures of the device: see failure.c. */
 	struct list_head	failure_link;
 	atomic_t		failure_users;
+	unsigned int		failure_removals;	/* of any device, when ours was opened */
+	bool			failure_stopped;	/* umount: users take no inodes */
+	atomic_t		leaving;	/* inodes with DAX entries on their way out */
+
+	/* Of a character device: see super.c. */
+	struct list_head	char_link;
+	const struct dax_device	*char_key;	/* backing.dax, kept when that is let go */
 
 	struct srcu_struct	io_srcu;	/* see tarnfs_io_begin() */
 	struct rcu_head		rcu;
@@ -125,6 +139,7 @@ static inline void tarnfs_io_end(struct tarnfs_sb_info *sbi, int idx)
 /* tarnfs_inode.flags */
 #define TARNFS_INODE_IDLE	0		/* no page was pinned, and no fault since */
 #define TARNFS_INODE_PINNED	1		/* the reaper found a pinned page */
+#define TARNFS_INODE_LEAVING	2		/* counted in sbi->leaving */
 
 /* One user count of a node, to be dropped where the tree's lock can be had. */
 struct tarnfs_put {
@@ -241,6 +256,9 @@ int tarnfs_drop_inode(struct inode *inode);
 void tarnfs_reap_work(struct work_struct *work);
 void tarnfs_reap_forget(struct inode *inode);
 
+/* The DAX entries of an inode on its way out are gone. */
+void tarnfs_left(struct inode *inode);
+
 /* Sleep until no page of the mapping is pinned: at umount only. */
 void tarnfs_wait_for_pins(struct inode *inode);
 
@@ -250,18 +268,44 @@ void tarnfs_wait_for_pins(struct inode *inode);
 extern const struct dax_holder_operations tarnfs_holder_operations;
 
 /*
- * Between these two, failures of backing.dax find this mount. It is looked up
- * in a list of our own: the holder that the dax device knows is not safe to use
- * while it is being put. remove returns when nobody uses sbi for a failure any
- * more; it may be called twice, and without an add.
+ * Between add and remove, failures of backing.dax find this mount. It is looked
+ * up in a list of our own: the holder that the dax device knows is not safe to
+ * use while it is being put.
+ *
+ * begin comes before the device is opened, so that add notices a removal that
+ * found no mount yet: -ENODEV. stop, before inodes are evicted at umount, waits
+ * for who uses some because of a failure, and lets nobody begin. remove comes
+ * when nothing touches the device any more. Both may be called twice, and
+ * without an add.
  */
-void tarnfs_failure_add(struct tarnfs_sb_info *sbi);
+void tarnfs_failure_begin(struct tarnfs_sb_info *sbi);
+int tarnfs_failure_add(struct tarnfs_sb_info *sbi);
+void tarnfs_failure_stop(struct tarnfs_sb_info *sbi);
 void tarnfs_failure_remove(struct tarnfs_sb_info *sbi);
+
+/*
+ * Bad memory that is known to the driver, or was found by an earlier mount:
+ * called once a failure finds the mount. May sleep. -EINTR.
+ */
+int tarnfs_bad_scan(struct tarnfs_sb_info *sbi);
+
+/* How many of the len bytes of the device from off are good before the first bad one. */
+u64 tarnfs_good_bytes(struct tarnfs_sb_info *sbi, u64 off, u64 len);
+
+/*
+ * The page at off of the device could not be addressed or zeroed. True when
+ * that is because its memory is bad, which is remembered then. Takes tree_rwsem.
+ */
+bool tarnfs_bad_page(struct tarnfs_sb_info *sbi, u64 off);
+
+/* All bad ranges known: a copy to be kvfree'd, *count of them. */
+struct tarnfs_range *tarnfs_bad_list(struct tarnfs_sb_info *sbi, u32 *count);
 
 /*
  * [off, off + len) of the dax device is bad. As a pgmap's ->memory_failure: 0
  * when users were killed and the range is remembered, -EOPNOTSUPP when nothing
- * of ours is on that device, so that the kernel goes its generic way. A notice
+ * of ours is on those bytes, so that the kernel goes its generic way. After 0
+ * the kernel may have no mapping of the page, so nothing here touches it. A notice
  * of removal (MF_MEM_PRE_REMOVE, or the whole range of a kernel before 6.7) is
  * tarnfs_dax_removed().
  */
@@ -273,6 +317,9 @@ int tarnfs_dax_failure(struct dax_device *dax, u64 off, u64 len, int mf_flags);
  * the owner of a pin likes. Nothing mounted: returns at once.
  */
 void tarnfs_dax_removed(struct dax_device *dax);
+
+/* The same for one mount: ->shutdown() of a block device that was taken away. */
+void tarnfs_gone(struct super_block *sb);
 
 void tarnfs_shutdown(struct tarnfs_sb_info *sbi);
 

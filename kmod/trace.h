@@ -116,6 +116,23 @@ TRACE_EVENT(tarnfs_fault,
 		  __entry->result)
 );
 
+/* Bytes of the device that failed, after nobody of ours touches them any more. */
+TRACE_EVENT(tarnfs_failure,
+	TP_PROTO(u64 off, u64 len, int flags),
+	TP_ARGS(off, len, flags),
+	TP_STRUCT__entry(
+		__field(u64, off)
+		__field(u64, len)
+		__field(int, flags)
+	),
+	TP_fast_assign(
+		__entry->off = off;
+		__entry->len = len;
+		__entry->flags = flags;
+	),
+	TP_printk("off=%llu len=%llu flags=%#x", __entry->off, __entry->len, __entry->flags)
+);
+
 #endif /* _TARNFS_TRACE_H */
 
 #undef TRACE_INCLUDE_PATH

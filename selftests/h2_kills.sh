@@ -9,7 +9,7 @@
 # shellcheck source=selftests/lib.sh
 if [ -e /selftests/lib.sh ]; then . /selftests/lib.sh; else . "${0%/*}/lib.sh"; fi
 
-dev=/dev/pmem0
+dev=${TARN_DEV:-/dev/pmem0}
 m=/mnt/tarn
 points="after-reserve mid-copy after-records after-commit before-apply before-at-end"
 work=$(mktemp -d)

@@ -9,7 +9,7 @@
 # shellcheck source=selftests/lib.sh
 if [ -e /selftests/lib.sh ]; then . /selftests/lib.sh; else . "${0%/*}/lib.sh"; fi
 
-dev=/dev/pmem0
+dev=${TARN_DEV:-/dev/pmem0}
 m=/mnt/tarn
 mkdir -p $m
 umask 022

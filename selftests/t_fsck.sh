@@ -9,7 +9,7 @@
 # shellcheck source=selftests/lib.sh
 if [ -e /selftests/lib.sh ]; then . /selftests/lib.sh; else . "${0%/*}/lib.sh"; fi
 
-dev=/dev/pmem0
+dev=${TARN_DEV:-/dev/pmem0}
 m=/mnt/tarn
 work=$(mktemp -d)
 mkdir -p "$m"
@@ -19,12 +19,12 @@ uuid=12345678-9abc-def0-1234-56789abcdef0
 value() {
 	tarnfs status "$m" | sed -n "s/^$1  *//p"
 }
-# log_pages FILE in|out: the first pages of the first log area
+# log_pages FILE in|out [MOUNTPOINT]: the first pages of the first log area
 log_pages() {
 	if [ "$2" = out ]; then
-		dd if=$dev of="$1" bs=4096 skip=512 count=4 iflag=direct 2>/dev/null
+		/selftests/media ${3:+-m "$3"} read $((512 * 4096)) $((4 * 4096)) >"$1"
 	else
-		dd if="$1" of=$dev bs=4096 seek=512 count=4 oflag=direct conv=notrunc 2>/dev/null
+		/selftests/media ${3:+-m "$3"} write $((512 * 4096)) <"$1"
 	fi
 }
 
@@ -32,7 +32,7 @@ plan 76
 
 # ---- clean ----
 yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 1M $dev
-refuse "fsck of a new one" 0 "pmem0: clean, 1 directories, 0 files" fsck.tarnfs $dev
+refuse "fsck of a new one" 0 "${dev##*/}: clean, 1 directories, 0 files" fsck.tarnfs $dev
 refuse "... through fsck's options too" 0 "clean" fsck.tarnfs -a -f -C 2 $dev
 yes "mount" mount -t tarnfs $dev "$m"
 make_tree "$work/tree"
@@ -97,8 +97,8 @@ for p in /proc/[0-9]*; do
 done
 sleep 1
 refuse "fsck after it was left mounted" 0 "clean" fsck.tarnfs $dev
-truncate -s "$(blockdev --getsize64 $dev)" "$work/image"
-dd if=$dev of="$work/image" bs=1M count=6 iflag=direct conv=notrunc 2>/dev/null
+/selftests/media read 0 $((6 << 20)) >"$work/image"
+truncate -s "$(/selftests/media size)" "$work/image"
 refuse "fsck of a copy" 0 "clean, 39 directories" fsck.tarnfs "$work/image"
 printf x | dd of="$work/image" bs=1 seek=$((at + 50)) conv=notrunc 2>/dev/null
 refuse "fsck of a damaged copy" 4 "error 401 at $(printf '0x%x' "$at"): " fsck.tarnfs "$work/image"
@@ -115,9 +115,9 @@ mkfs.tarnfs -q -f --hosts-fenced --log-size 1M -U $uuid $dev
 mount -t tarnfs $dev "$m"
 tarnfs mkdir "$m/a" && tarnfs creat "$m/d" && tarnfs ln -s y "$m/l" &&
 	tarnfs creat -s 8192 -m 640 "$m/f" && tarnfs creat "$m/only-b"
-log_pages "$work/b" out
+log_pages "$work/b" out "$m"
 refuse "check of the second history" 0 " 0 differences" tarnfs check "$m"
-log_pages "$work/a" in
+log_pages "$work/a" in "$m"
 tarnfs check -m 100 "$m" >"$work/out" 2>&1
 same "check with the log of the first is exit 1" 1 $?
 for text in '^\./a: a directory, in the log a file$' '^\./d: a file, in the log a directory$' \
@@ -127,7 +127,7 @@ for text in '^\./a: a directory, in the log a file$' '^\./d: a file, in the log 
 	yes "... says $text" grep "$text" "$work/out"
 done
 refuse "... lists as many as it may, and counts all" 1 "^and [0-9]* more" tarnfs check -m 2 "$m"
-log_pages "$work/b" in
+log_pages "$work/b" in "$m"
 refuse "with its own log again" 0 " 0 differences" tarnfs check "$m"
 yes "umount" umount "$m"
 refuse "fsck" 0 "clean, 2 directories, 3 files, 1 symlinks" fsck.tarnfs $dev

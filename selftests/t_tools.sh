@@ -9,7 +9,7 @@
 # shellcheck source=selftests/lib.sh
 if [ -e /selftests/lib.sh ]; then . /selftests/lib.sh; else . "${0%/*}/lib.sh"; fi
 
-dev=/dev/pmem0
+dev=${TARN_DEV:-/dev/pmem0}
 m=/mnt/tarn
 work=$(mktemp -d)
 mkdir -p "$m"
@@ -87,7 +87,7 @@ same "the byte is where map says" "$(printf 'here it is' | sha256sum)" "$(
 	printf 'here it is' | dd of=$m/s4097 bs=1 seek=4000 conv=notrunc,fsync 2>/dev/null
 	at=$(mapped $m/s4097 | cut -d ' ' -f 3)
 	umount $m
-	dd if=$dev iflag=skip_bytes,count_bytes skip=$((at + 4000)) count=10 2>/dev/null | sha256sum
+	/selftests/media read $((at + 4000)) 10 | sha256sum
 	mount -t tarnfs $dev $m
 )"
 

@@ -23,6 +23,9 @@ sys.path.insert(0, TOOLS)
 import tap                                                          # noqa: E402
 
 KERNELS = ["6.1", "6.12"]
+DEBUG_KERNELS = ["6.12-kasan", "6.12-lockdep"]
+# They check every access and every lock, in emulation: several times as slow, and hungry.
+DEBUG_OPTIONS = ["--ram", "3G", "--timeout", "7200", "--env", "TEST_TIMEOUT=3600"]
 BUILD = os.path.abspath(os.environ.get("O") or f"{TOP}/build")
 LOGS = f"{BUILD}/check-logs"
 START = time.monotonic()
@@ -102,11 +105,10 @@ def report(where, result):
 
 # --- steps -----------------------------------------------------------------------------
 
-def unit(compiler):
-    """The unit tests, with sanitizers: TAP of one program after the other, with headers."""
-    name = f"unit-{compiler}"
+def unit(name, command):
+    """The unit tests: TAP of one program after the other, with headers."""
     say(name)
-    code, lines = run(name, ["make", "-k", "check-unit", f"CC={compiler}", "SAN=1", "WERROR=1"])
+    code, lines = run(name, command)
     programs = {}
     current = None
     result = tap.Result()
@@ -213,6 +215,24 @@ def reports(logs):
     return out
 
 
+def debug(wanted):
+    """The guest tests on the debug kernels: all that --debug does."""
+    step("user", ["make", "-j2", "user", "WERROR=1"])
+    step("selftests", ["make", "-j2", "selftests", "WERROR=1"])
+    single = [t for t in selftests("t_") if wanted(t)]
+    double = [t for t in selftests("h2_") if wanted(t)]
+    kernels = [k for k in DEBUG_KERNELS if step(f"kernel-{k}", [f"{TOOLS}/vm/fetch-kernel", k])]
+    built = [k for k in kernels if step(f"module-{k}", ["make", "-j2", "modules", f"KVER={k}", "WERROR=1"])]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        jobs = [pool.submit(guests, f"guest-{k}", [k], single, DEBUG_OPTIONS) for k in built if single]
+        for done in concurrent.futures.as_completed(jobs):
+            done.result()
+    for k in built:
+        if double:
+            guests(f"two-hosts-{k}", [k, k], double, DEBUG_OPTIONS)
+    return end()
+
+
 def selftests(prefix):
     """The guest tests whose name begins so: scripts of the tree and programs built."""
     names = []
@@ -225,15 +245,28 @@ def selftests(prefix):
     return sorted(set(names))
 
 
+def end():
+    """Says what came out, and returns the exit status."""
+    if COUNT.failures:
+        say("failed:")
+        show(f"{where}: {text}" for where, text in COUNT.failures)
+        show([f"logs in {os.path.relpath(LOGS)}"])
+    say("done")
+    print(tap.summary(COUNT.passed, len(COUNT.failures), COUNT.skipped), flush=True)
+    return 1 if COUNT.failures or not COUNT.passed else 0
+
+
 def main():
     p = argparse.ArgumentParser(prog="check", description="Builds everything and runs all tests.")
-    p.add_argument("--full", action="store_true", help="also what takes long: checkpatch, and each cache operation removed once")
-    p.add_argument("--debug", action="store_true", help="on a debug kernel (not there yet: refused)")
+    p.add_argument("--full", action="store_true", help="also what takes long: checkpatch, arm64, and each cache operation removed once")
+    p.add_argument("--debug", action="store_true", help="the guest tests instead on two kernels of our own, which "
+                   "look for errors of memory and of locks; the first time these are built, which takes long "
+                   "(tools/vm/debug-kernel)")
     p.add_argument("--only", metavar="PATTERN", help="only steps and guest tests that match the regular "
                                                      "expression; what they need is built all the same")
     a = p.parse_args()
-    if a.debug:
-        p.error("--debug: there is no debug kernel yet")
+    if a.debug and a.full:
+        p.error("--debug and --full: one after the other")
     only = re.compile(a.only or "")
 
     def wanted(name):
@@ -241,6 +274,9 @@ def main():
 
     shutil.rmtree(LOGS, ignore_errors=True)
     os.makedirs(LOGS)
+
+    if a.debug:
+        return debug(wanted)
 
     kernels = [k for k in KERNELS if step(f"kernel-{k}", [f"{TOOLS}/vm/fetch-kernel", k])]
     step("user", ["make", "-j2", "user", "WERROR=1"])
@@ -260,7 +296,8 @@ def main():
     jobs = []
     for compiler in "gcc", "clang":
         if wanted(f"unit-{compiler}"):
-            jobs.append(lambda c=compiler: unit(c))
+            jobs.append(lambda c=compiler: unit(f"unit-{c}", ["make", "-k", "check-unit", f"CC={c}",
+                                                              "SAN=1", "WERROR=1"]))
     for x in local:
         jobs.append(lambda x=x: host_tests(f"local-{x}", f"{TOP}/selftests/{x}/run.sh"))
     for k in kernels:
@@ -271,6 +308,8 @@ def main():
     if a.full and wanted("mutate-cacheops"):
         jobs.append(lambda: step("mutate-cacheops",
                                  [f"{TOP}/selftests/unit/mutate-cacheops.sh", "-j", "1"]))
+    if a.full and wanted("arm64"):
+        jobs.append(lambda: unit("arm64", [f"{TOOLS}/arm64"]))
     # Two guests at a time is what two processors bear.
     for k in built:
         if single:
@@ -293,13 +332,7 @@ def main():
         if COUNT.passed < minimum:
             COUNT.one("minimum", f"{COUNT.passed} passed, but selftests/minimum says {minimum}")
 
-    if COUNT.failures:
-        say("failed:")
-        show(f"{where}: {text}" for where, text in COUNT.failures)
-        show([f"logs in {os.path.relpath(LOGS)}"])
-    say("done")
-    print(tap.summary(COUNT.passed, len(COUNT.failures), COUNT.skipped), flush=True)
-    return 1 if COUNT.failures or not COUNT.passed else 0
+    return end()
 
 
 sys.exit(main())

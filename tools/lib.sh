@@ -26,12 +26,13 @@ run_logged() {
 	fi
 }
 
+# package_list [LIST]: of this folder, tools/packages without one
 package_list() {
-	sed 's/#.*//' "${tools:?}/packages" | tr -s '[:space:]' '\n' | grep .
+	sed 's/#.*//' "${tools:?}/${1:-packages}" | tr -s '[:space:]' '\n' | grep .
 }
 
 missing_packages() {
-	for _p in $(package_list); do
+	for _p in $(package_list "${1:-packages}"); do
 		# shellcheck disable=SC2016
 		_s=$(dpkg-query -W -f='${Status}' "$_p" 2>/dev/null) || _s=
 		case $_s in
@@ -51,9 +52,10 @@ apt_update() {
 	export TARNFS_APT_UPDATED
 }
 
+# install_packages [LIST]
 install_packages() {
 	mkdir -p "$TARNFS_CACHE"
-	_m=$(missing_packages)
+	_m=$(missing_packages "${1:-packages}")
 	[ -n "$_m" ] || return 0
 	[ "$(id -u)" = 0 ] || die "must be root to install:" "$(echo "$_m" | tr '\n' ' ')"
 	apt_update

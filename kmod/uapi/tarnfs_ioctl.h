@@ -11,7 +11,7 @@
  * have the same layout for 32 and 64 bit callers; pointers travel as __u64.
  *
  * Errors common to all: EPERM; EFAULT; EINVAL; EPROTONOSUPPORT; EIO after
- * SHUTDOWN (STATUS excepted, which says so); ENOMEM.
+ * SHUTDOWN (STATUS excepted, which says so, and BADRANGES); ENOMEM.
  * Documentation/kernel-interface.rst has the table of errnos.
  */
 #ifndef _TARNFS_IOCTL_H
@@ -36,6 +36,7 @@ enum tarnfs_role {
 #define TARNFS_ST_META		(1U << 4)	/* mounted meta */
 #define TARNFS_ST_COHERENT	(1U << 5)	/* mounted coherent */
 #define TARNFS_ST_SYNC		(1U << 6)	/* the device is synchronous: MAP_SYNC works */
+#define TARNFS_ST_GONE		(1U << 7)	/* shut down because the device was taken away */
 
 struct tarnfs_status {
 	__u32	version;		/* in: the caller's; out: the module's */
@@ -126,7 +127,9 @@ struct tarnfs_reserve_item {
  * extent and size; what was not, when the last descriptor and mapping are
  * gone, goes to limbo. Errors: EROFS (role client, or mounted ro), EUNATCH
  * (not attached), ENOSPC (failed names the item that found no room), EAGAIN
- * (inode numbers 2^20 ahead of what is committed), EINVAL, EINTR (killed).
+ * (inode numbers 2^20 ahead of what is committed), EIO (memory failed while it
+ * was zeroed: it is remembered, and the next call gets other memory), EINVAL,
+ * EINTR (killed). Memory known to be bad is not handed out.
  */
 struct tarnfs_reserve {
 	__u32	version;
@@ -247,11 +250,21 @@ struct tarnfs_apply {
 	__u64	zero[3];
 };
 
-/* EOPNOTSUPP until built: poisoned ranges of the device. */
+/*
+ * Bad memory that this mount knows of: ranges of whole 4096-byte pages anywhere
+ * on the device, in order, none touching the next, at most 1024. They are what
+ * failed since the mount, what the driver knew then or answered later, and (not
+ * on a meta mount) what failed under an earlier mount since the driver was
+ * bound. With room 0, ranges is not looked at. A range stays until umount. When
+ * more than 1024 are bad, the two with the least between them become one, with
+ * what is between. The copy is of one moment; count may be larger at the next
+ * call, so a caller whose room was less than count calls again. No errors but
+ * those common to all; works on every mount, also after SHUTDOWN.
+ */
 struct tarnfs_badranges {
 	__u32	version;
 	__u32	room;			/* in: entries at ranges */
-	__u32	count;			/* out: entries known */
+	__u32	count;			/* out: entries known; min(room, count) are copied */
 	__u32	zero;
 	__u64	ranges;			/* pointer to struct tarnfs_range[room] */
 };

@@ -28,7 +28,7 @@ field() {
 	sed -n "s/^  $1  *//p"
 }
 
-plan 339
+plan 362
 
 # ---- help, versions, unknown options ----
 for c in mkfs.tarnfs fsck.tarnfs mount.tarnfs umount.tarnfs tarnfs; do
@@ -43,7 +43,7 @@ refuse "mkfs: no device is exit 1" 1 "no device" mkfs.tarnfs
 refuse "mkfs: two devices are exit 1" 1 "too many" mkfs.tarnfs a b
 refuse "mount: an unknown letter is exit 1" 1 "mount.tarnfs --help" mount.tarnfs -z a b
 refuse "mount: no directory is exit 1" 1 "directory" mount.tarnfs /dev/null
-for o in role=king host=x host=128 host=-1 host= dax=never frob dax=always,frob attach fenced=1; do
+for o in role=king host=x host=128 host=-1 host= dax=never frob dax=always,frob attach=yes fenced=1; do
 	refuse "mount: -o $o is exit 1" 1 "/dev/null on $work: option '" mount.tarnfs /dev/null "$work" -o "$o"
 done
 refuse "umount: an unknown letter is exit 1" 1 "umount.tarnfs --help" umount.tarnfs -z a
@@ -56,12 +56,39 @@ for c in $(tarnfs --list-cmds); do
 	refuse "tarnfs help $c" 0 "^Usage: tarnfs $c" tarnfs help "$c"
 	refuse "tarnfs $c: an unknown option is exit 2" 2 "tarnfs $c --help" tarnfs "$c" --frob a b
 done
-same "the commands are those" "check cp creat flush ln log logplay map mkdir status verify version" \
+same "the commands are those" "check cp creat device flush ln log logplay map mkdir status verify version" \
 	"$(tarnfs --list-cmds | tr '\n' ' ' | sed 's/ $//')"
-for c in rm rmdir unlink mv chmod chown compact takeover host watch attach detach; do
+for c in rm rmdir unlink mv chmod chown compact takeover host watch; do
 	refuse "tarnfs $c is not built, which is exit 1" 1 "tarnfs: $c is not built yet; ." tarnfs $c x
 done
 refuse "tarnfs fsck names the program" 2 "fsck.tarnfs" tarnfs fsck x
+refuse "tarnfs attach names the command" 2 "tarnfs device attach" tarnfs attach dax0.0
+refuse "tarnfs detach too" 2 "tarnfs device detach" tarnfs detach dax0.0
+refuse "device: nothing to do" 2 "list, attach or detach?" tarnfs device
+refuse "device: an unknown verb" 2 "'frob': list, attach or detach" tarnfs device frob
+refuse "device list: a device" 2 "list takes no device" tarnfs device list dax0.0
+refuse "device attach: none" 2 "attach: which device?" tarnfs device attach
+refuse "device detach: none" 2 "detach: which device?" tarnfs device detach --
+refuse "device list: the columns" 0 \
+	"^# device *kind *mode *size *align *map *driver *node *tarnfs *mounted *label$" tarnfs device list
+as_user=
+[ "$(id -u)" != 0 ] || as_user="setpriv --reuid 65534 --regid 65534 --clear-groups"
+refuse "device list: not root" 0 "^# not root" $as_user tarnfs device list
+refuse "device attach: not root" 1 "only root can attach" $as_user tarnfs device attach dax0.0
+refuse "device detach: not root" 1 "only root can detach" $as_user tarnfs device detach dax0.0
+if [ -n "$as_user" ]; then
+	for d in dax99.0 /dev/dax99.0 region99 dax0.0/../dax0.0 ''; do
+		refuse "device attach: '$d' is not there" 1 "tarnfs device list" tarnfs device attach "$d"
+	done
+	refuse "device attach: a namespace that is not there" 1 "no such namespace" tarnfs device attach namespace99.0
+	refuse "device attach: a plain file" 1 "not a device" tarnfs device attach "$work"
+	refuse "device attach: /dev/null" 1 "no DAX memory" tarnfs device attach /dev/null
+	refuse "device: one bad of two is exit 1" 1 "no such namespace" tarnfs device detach /dev/null namespace99.0
+else
+	for d in 1 2 3 4 5 6 7 8 9; do
+		skip "device attach: names, $d" "needs root"
+	done
+fi
 refuse "creat: a bad size" 2 "is not a size" tarnfs creat -s 12q x
 refuse "creat: a size past 2^63" 2 "is not a size" tarnfs creat -s 9999999T x
 refuse "creat: a negative size" 2 "is not a size" tarnfs creat -s -1 x
@@ -136,7 +163,7 @@ same "log --name of no file" 1 "$(tarnfs log --name root i | wc -l)"
 refuse "log -f of an image: says what to do" 1 "not mounted here.*without -f" tarnfs log -f i
 refuse "status counts files of an image" 0 "^files *0" tarnfs status i
 refuse "... and says who is the master" 0 "^master *host page 0" tarnfs status i
-refuse "... and that bad ranges are not reported yet" 0 "^bad ranges *unknown: .*not built" tarnfs status i
+refuse "... and that an image has no bad memory to know of" 0 "^bad ranges *unknown: an image is not memory" tarnfs status i
 same "... free is all, in one hole" "$(tarnfs status i | sed -n 's/^data *//p') $(tarnfs status i | sed -n 's/^free *//p')" \
 	"$(tarnfs status i | sed -n 's/^free *//p') $(tarnfs status i | sed -n 's/^largest hole *//p')"
 refuse "status of an image" 0 "^uuid *12345678-9abc-def0-1234-56789abcdef0" tarnfs status i

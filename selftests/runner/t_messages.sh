@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # What the tools say where nothing can be mounted: a kernel without the module, a devdax
-# character device, a device in system-ram mode. Each has its own message, with the next
+# character device that is not attached, a device in system-ram mode. Each has its own message, with the next
 # command to type, and what it says to type does work. Runs a guest; prints TAP.
 
 set -u
@@ -16,7 +16,7 @@ cat >"$work/guest.sh" <<'GUEST'
 dev=/dev/pmem0
 dax=/dev/dax0.0
 
-plan 22
+plan 29
 
 # ---- no module ----
 for c in "mkfs.tarnfs $dev" "tarnfs status $dev" "tarnfs log $dev"; do
@@ -30,10 +30,22 @@ refuse "no module: creat" 1 "not on a tarnfs" tarnfs creat /mnt/x
 
 # ---- a devdax character device ----
 yes "a devdax namespace" ndctl create-namespace -f -e namespace0.0 -m devdax
-for c in "mkfs.tarnfs -f $dax" "tarnfs status $dax"; do
-	refuse "devdax: $c" 1 "$dax is a devdax character device.*ndctl create-namespace -f -e NAMESPACE -m fsdax --map=mem" $c
+for c in "mkfs.tarnfs -f $dax" "tarnfs status $dax" "tarnfs log $dax"; do
+	refuse "devdax: $c" 1 "$dax is bound to device_dax: tarnfs device attach dax0.0" $c
 done
-refuse "devdax: mount" 32 "is a devdax character device.*ndctl create-namespace" mount -t tarnfs $dax /mnt
+refuse "devdax: fsck" 8 "is bound to device_dax: tarnfs device attach dax0.0" fsck.tarnfs $dax
+refuse "devdax: mount" 32 "is bound to device_dax: tarnfs device attach dax0.0" mount -t tarnfs $dax /mnt
+ln -s dax0.0 /dev/named
+refuse "devdax: by a symbolic link" 1 "$dax is bound to device_dax: tarnfs device attach dax0.0" mkfs.tarnfs /dev/named
+echo dax0.0 >/sys/bus/dax/drivers/device_dax/unbind
+refuse "devdax: without a driver" 1 "$dax has no driver: tarnfs device attach dax0.0" mkfs.tarnfs $dax
+mv $dax /dev/aside
+refuse "devdax: without its node in /dev" 1 "the device is there, but not its node in /dev.*mknod $dax c [0-9]" mkfs.tarnfs $dax
+refuse "... mount" 32 "the device is there, but not its node in /dev" mount.tarnfs $dax /mnt
+yes "... the command of the message" sh -c "$(mkfs.tarnfs $dax 2>&1 | sed 's/.*\(mknod .*\)/\1/')"
+refuse "... makes it" 1 "$dax has no driver" mkfs.tarnfs $dax
+mv /dev/aside $dax
+echo dax0.0 >/sys/bus/dax/drivers/device_dax/bind
 
 # ---- system-ram ----
 # its memory stays offline, so that the guest can give it back
@@ -51,8 +63,7 @@ done
 refuse "... and a device that is not there is no image to be made" 1 "/dev/dax9.9: there is no such device" mkfs.tarnfs /dev/dax9.9
 mv /dev/aside $dax
 yes "the command of the message" sh -c "$(mkfs.tarnfs $dax 2>&1 | sed 's/.*\(daxctl .*dax0.0\).*/\1/')"
-refuse "... makes it a devdax" 1 "is a devdax character device" mkfs.tarnfs $dax
-yes "and that message's command" sh -c "$(mkfs.tarnfs $dax 2>&1 | sed 's/.*\(ndctl .*\)/\1/; s/NAMESPACE/namespace0.0/')"
+refuse "... makes it a devdax" 1 "is bound to device_dax" mkfs.tarnfs $dax
 finish
 GUEST
 "$top/tools/vm/run" --raw --module kmem "$work/guest.sh" >"$work/out"

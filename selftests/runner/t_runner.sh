@@ -75,6 +75,12 @@ Oops: 0000 [#1] PREEMPT SMP NOPTI
 BUG: KASAN: use-after-free in tarnfs_lookup+0x1/0x2
 WARNING: possible circular locking dependency detected
 WARNING: suspicious RCU usage
+tarnfs-leaks before: unreferenced object 0xffff888008a1c200 (size 256):
+kmemleak: 3 new suspected memory leaks (see /sys/kernel/debug/kmemleak)
+kmemleak: Kernel memory leak detector disabled
+ODEBUG: free active (active state 0) object: ffff888008a1c200 object type: work_struct
+INFO: trying to register non-static key.
+turning off the locking correctness validator.
 INFO: task cat:71 blocked for more than 120 seconds.
 rcu: INFO: rcu_preempt self-detected stall on CPU
 general protection fault, probably for non-canonical address 0xdead000000000100

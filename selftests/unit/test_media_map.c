@@ -233,8 +233,11 @@ static void failing_memory(void **state)
 	assert_int_equal(m->bad, PAGE + 8);
 	assert_int_equal(tarn_media_write(m, PAGE + 16, "x", 1), -EIO);
 	assert_int_equal(m->bad, PAGE + 16);
-	assert_int_equal(tarn_media_writeback(m, PAGE, 64), -EIO);
-	assert_int_equal(tarn_media_invalidate(m, 3 * PAGE, 64), -EIO);
+	/* an emulated CPU (tools/arm64) leaves cache instructions out, so they cannot fail */
+	if (!getenv("TARN_TEST_EMULATED")) {
+		assert_int_equal(tarn_media_writeback(m, PAGE, 64), -EIO);
+		assert_int_equal(tarn_media_invalidate(m, 3 * PAGE, 64), -EIO);
+	}
 	assert_int_equal(tarn_media_fetch(m, PAGE, buf, 64), -EIO);
 	/* it has come back */
 	assert_int_equal(ftruncate(fd, PAGES * PAGE), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * node.c against a model that is too simple to be wrong: the device as an array
- * of blocks with an owner each, searched from the start, and a list of files.
+ * of blocks with an owner each, some bad, searched from the start, and a list of files.
  *
  * TARNFS_TEST_SEED (printed) repeats a run, TARNFS_TEST_STEPS sets its length.
  */
@@ -42,18 +42,25 @@ static struct tarn_set sets[SETS];
 static struct file files[FILES_MAX];
 static u32 nr_files;
 static u32 owner[BLOCKS];		/* index into files + 1; 0 = free */
-static u64 free_blocks;
+static bool bad[BLOCKS];
+static u64 free_blocks;			/* bad ones are not */
 static u64 next_ino, committed_ino;
 static u64 names;
 static u64 dirs[DIRS];
 static struct batch b;
+static bool failing;			/* this device's memory does */
 
 enum {
 	NO_ROOM, RESERVED_SETS, POPS, NO_MEMORY, ENDS, REFUSED, DONE, OPS, COMPARED, TREES,
-	COUNTS
+	BAD_ADDED, COUNTS
 };
 
 static u64 counts[COUNTS];
+
+static u64 at_byte(u64 block)
+{
+	return START + block * 4096;
+}
 
 /* ---- the model ---------------------------------------------------------- */
 
@@ -64,8 +71,8 @@ static void take(u32 i)
 	for (at = files[i].off; at < files[i].off + files[i].len; at++) {
 		assert_int_equal(owner[at], 0);
 		owner[at] = i + 1;
+		free_blocks -= !bad[at];
 	}
-	free_blocks -= files[i].len;
 }
 
 static void give(u32 i)
@@ -75,8 +82,8 @@ static void give(u32 i)
 	for (at = files[i].off; at < files[i].off + files[i].len; at++) {
 		assert_int_equal(owner[at], i + 1);
 		owner[at] = 0;
+		free_blocks += !bad[at];
 	}
-	free_blocks += files[i].len;
 	files[i].state = GONE;
 }
 
@@ -88,6 +95,20 @@ static bool is_free(u64 off, u64 len)
 		if (owner[off + len])
 			return false;
 	return true;
+}
+
+/* The first place in a hole, at a multiple of step, without a bad block; BLOCKS if none. */
+static u64 place_in(u64 start, u64 end, u64 len, u64 step)
+{
+	u64 at, i;
+
+	for (at = round_up(start, step); at + len <= end; at += step) {
+		for (i = 0; i < len && !bad[at + i]; i++)
+			;
+		if (i == len)
+			return at;
+	}
+	return BLOCKS;
 }
 
 /* Where RESERVE must put it; BLOCKS if nowhere. Looks at every hole from the low end. */
@@ -105,18 +126,13 @@ static u64 place(u64 len, bool huge)
 		while (at < BLOCKS && !owner[at])
 			at++;
 		end = at;
-		first = round_up(start, HUGE_BLOCKS);
-		if (huge) {
-			if (first + len <= end)
-				return first;
+		first = place_in(start, end, len, huge ? HUGE_BLOCKS : 1);
+		if (first == BLOCKS)
 			continue;
-		}
-		if (end - start < len)
-			continue;
-		if (first + HUGE_BLOCKS > end)
-			return start;
+		if (huge || round_up(start, HUGE_BLOCKS) + HUGE_BLOCKS > end)
+			return first;
 		if (lowest == BLOCKS)
-			lowest = start;
+			lowest = first;
 	}
 	return lowest;
 }
@@ -130,17 +146,31 @@ static void largest(u64 *any, u64 *huge)
 	while (at < BLOCKS) {
 		u64 start = at, first;
 
-		if (owner[at]) {
+		if (owner[at] || bad[at]) {
 			at++;
 			continue;
 		}
-		while (at < BLOCKS && !owner[at])
+		while (at < BLOCKS && !owner[at] && !bad[at])
 			at++;
 		first = round_up(start, HUGE_BLOCKS);
 		*any = max(*any, at - start);
 		if (first < at)
 			*huge = max(*huge, at - first);
 	}
+}
+
+/* Memory fails: whoever has it. */
+static void step_bad(void)
+{
+	u64 len = rnd(4) ? 1 : 1 + rnd(700), off = rnd(BLOCKS - len), at;
+
+	tarn_bad_insert(tree.bad, at_byte(off), len * 4096 - rnd(4096));
+	tarn_bad_account(&tree);
+	for (at = off; at < off + len; at++) {
+		free_blocks -= !bad[at] && !owner[at];
+		bad[at] = true;
+	}
+	counts[BAD_ADDED]++;
 }
 
 static u32 add_file(u64 ino, u64 size, u64 off, int state)
@@ -171,11 +201,6 @@ static int pick(unsigned int states)
 			return i;
 	}
 	return -1;
-}
-
-static u64 at_byte(u64 block)
-{
-	return START + block * 4096;
 }
 
 /* ---- steps -------------------------------------------------------------- */
@@ -489,8 +514,10 @@ static void up(void)
 
 	tree_up(&tree, BLOCKS * 4096);
 	memset(owner, 0, sizeof(owner));
+	memset(bad, 0, sizeof(bad));
 	nr_files = 0;
 	free_blocks = BLOCKS;
+	failing = rnd(2);
 	for (i = 0; i < SETS; i++)
 		tarn_set_init(&sets[i]);
 	batch_reset(&b);
@@ -545,6 +572,8 @@ static void test_model(void **state)
 		else
 			step_apply();
 
+		if (failing && !rnd(400))
+			step_bad();
 		if (step % 509 == 0)
 			compare();
 		/* files never go: begin anew when they have filled the device, or by chance */
@@ -559,7 +588,8 @@ static void test_model(void **state)
 	       counts[RESERVED_SETS], counts[NO_ROOM], counts[POPS], counts[TREES]);
 	printf("# batches %llu, refused %llu, short of memory %llu; operations %llu\n", counts[DONE],
 	       counts[REFUSED], counts[NO_MEMORY], counts[OPS]);
-	printf("# at end %llu; compared %llu\n", counts[ENDS], counts[COMPARED]);
+	printf("# at end %llu; memory failed %llu; compared %llu\n", counts[ENDS],
+	       counts[BAD_ADDED], counts[COMPARED]);
 }
 
 int main(void)

@@ -29,7 +29,7 @@ truncate chmod chown chgrp realpath readlink seq od cksum env nice id expr find 
 
 MODULES = """
 virtio_pci virtio_blk virtio_console
-libnvdimm nfit nd_pmem nd_btt dax device_dax dax_pmem
+libnvdimm nfit nd_pmem nd_btt dax device_dax dax_pmem fsdev_dax
 ext4 crc32c_generic loop
 """.split()
 

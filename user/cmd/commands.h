@@ -12,6 +12,7 @@
 int cmd_check(int argc, char **argv);
 int cmd_cp(int argc, char **argv);
 int cmd_creat(int argc, char **argv);
+int cmd_device(int argc, char **argv);
 int cmd_flush(int argc, char **argv);
 int cmd_ln(int argc, char **argv);
 int cmd_log(int argc, char **argv);

@@ -35,7 +35,7 @@ enum {
 struct options {
 	const char *device, *dir, *namespace;
 	bool verbose, fake, sloppy;
-	bool ro, remount, coherent, dax, dax_always, nofail;
+	bool ro, remount, coherent, dax, dax_always, nofail, attach;
 	int host;			/* -1: not given */
 	int role;			/* enum tarnfs_role, -1: not given */
 	uint64_t attr_set, attr_clear;	/* of mount_setattr(2) */
@@ -52,6 +52,7 @@ static void usage(void)
 	       "       role=master|client  an assertion: refuse to mount as anything else\n"
 	       "       coherent          the hardware keeps all hosts' caches coherent\n"
 	       "       dax, dax=always   accepted; a tarnfs is always DAX\n"
+	       "       attach            a devdax: tarnfs device attach before it, if need be\n"
 	       "     and of mount(8): nosuid nodev noexec noatime nodiratime relatime strictatime\n"
 	       "       nosymfollow remount nofail _netdev user auto defaults x-* comment=...\n"
 	       "  -s           ignore unknown options\n"
@@ -171,7 +172,9 @@ static int parse_option(struct options *o, const char *word)
 			return -EINVAL;
 		}
 		o->host = (int)n;
-	} else if (strcmp(word, "attach") == 0 || strncmp(word, "fenced=", 7) == 0) {
+	} else if (strcmp(word, "attach") == 0) {
+		o->attach = true;
+	} else if (strncmp(word, "fenced=", 7) == 0) {
 		complain("%s on %s: option '%s' is not built yet", dev, dir, shown(word));
 		return -EINVAL;
 	} else if (!o->sloppy) {
@@ -444,7 +447,7 @@ static int put_in_place(const struct options *o, int mntfd, struct tarn_err *err
 	return 0;
 }
 
-static int attach(const struct options *o, const struct tarn_device *d, int *code)
+static int mount_device(const struct options *o, const struct tarn_device *d, int *code)
 {
 	const char *options[8];
 	struct tarn_err err = { "" };
@@ -478,13 +481,16 @@ static int attach(const struct options *o, const struct tarn_device *d, int *cod
 	if (ret)
 		goto out_session;
 	claimed = true;
+	tarn_stop_point("mount-claimed");
 	applied = replay_to_end(&s, &err);
 	ret = applied < 0 ? (int)applied : 0;
 	if (ret)
 		goto out_session;
+	tarn_stop_point("mount-at-end");
 	ret = publish_status(&s, &err);
 	if (ret)
 		goto out_session;
+	tarn_stop_point("mount-published");
 	say(o, "%lld %s applied, generation %llu of host page %u, seq %llu: this host is %s",
 	    (long long)applied, applied == 1 ? "record" : "records",
 	    (unsigned long long)s.st.generation, s.st.log_host, (unsigned long long)s.st.seq,
@@ -510,12 +516,38 @@ out_mount:
 	return ret;
 }
 
+/* Bound to the driver that tarnfs needs. 1: by us, and now. */
+static int attach(const struct options *o, struct tarn_device *d)
+{
+	struct tarn_err err = { "" };
+	int ret = d->is_dax ? tarn_dax_ready(&d->dax, &err) : 0;
+
+	if (ret && o->attach)
+		ret = o->fake ? 0 : tarn_dax_attach(&d->dax, &err);
+	if (ret < 0)
+		complain_err(&err, ret, NULL);
+	else if (ret)
+		say(o, "%s attached: bound to %s", d->dax.name, d->dax.driver);
+	return ret;
+}
+
+static void detach(const struct options *o, struct tarn_device *d)
+{
+	struct tarn_err err = { "" };
+	int ret = tarn_dax_detach(&d->dax, &err);
+
+	if (ret < 0)
+		complain("%s stays attached: %s", shown(d->path), err.text);
+	else
+		say(o, "%s detached: bound to %s", d->dax.name, d->dax.driver);
+}
+
 static int run(const struct options *o)
 {
 	struct tarn_err err = { "" };
 	struct tarn_device d;
 	struct stat st;
-	int ret, code;
+	int ret, code, attached;
 
 	if (geteuid() != 0) {
 		complain("%s: only root can mount a tarnfs", shown(o->device));
@@ -542,9 +574,13 @@ static int run(const struct options *o)
 			 "tarnfs log read images", shown(d.path));
 		return MOUNT_FAILED;
 	}
+	attached = attach(o, &d);
+	if (attached < 0)
+		return MOUNT_FAILED;
 	if (o->fake)
 		return MOUNT_OK;
-	attach(o, &d, &code);
+	if (mount_device(o, &d, &code) && attached)
+		detach(o, &d);
 	return code;
 }
 

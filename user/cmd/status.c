@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "badranges.h"
 #include "commands.h"
 #include "source.h"
 
@@ -49,6 +50,7 @@ static void print_kernel(const struct tarnfs_status *st)
 	       st->state & TARNFS_ST_COHERENT ? ",coherent" : "",
 	       st->state & TARNFS_ST_SYNC ? ",map_sync" : "",
 	       st->state & TARNFS_ST_ATTACHED ? "" : ",not attached",
+	       st->state & TARNFS_ST_GONE ? ",DEVICE REMOVED" :
 	       st->state & TARNFS_ST_SHUTDOWN ? ",SHUT DOWN" : "");
 	line_number("directories", st->directories);
 	line_number("files", st->files);
@@ -288,7 +290,9 @@ static int print_status(const char *path)
 	const struct tarn_cacheops *ops = tarn_cacheops();
 	struct tarn_err err = { "" };
 	struct tarn_current cur = { 0 };
+	struct badranges *bad;
 	uint64_t committed = 0;
+	const char *why;
 	struct source s;
 	char uuid[37];
 	int ret;
@@ -311,8 +315,14 @@ static int print_status(const char *path)
 	}
 	printf("%-20s%s to write back, %s to invalidate\n", "cache instructions",
 	       ops->writeback_name, ops->invalidate_name);
-	printf("%-20s%s\n", "bad ranges", "unknown: reporting them is not built yet");
 	ret = print_log_state(&s, &cur, &committed, &err);
+	/* after the log was read: what failed under that is in it */
+	bad = badranges_get(&s, &why);
+	if (bad)
+		badranges_print(bad, &s, &cur);
+	else
+		printf("%-20s%s\n", "bad ranges", why);
+	badranges_free(bad);
 	print_hosts(&s, &cur, committed);
 	if (ret)
 		complain_err(&err, ret, shown(path));

@@ -22,6 +22,7 @@ static const struct {
 	{ "check", cmd_check, "compare the mounted tree with the log" },
 	{ "cp", cmd_cp, "copy files and trees into a tarnfs" },
 	{ "creat", cmd_creat, "create files of a given size" },
+	{ "device", cmd_device, "list DAX memory, attach a devdax to its driver, detach it" },
 	{ "flush", cmd_flush, "write files back, and drop what is cached of them" },
 	{ "ln", cmd_ln, "create a symbolic link" },
 	{ "log", cmd_log, "print the log, record by record" },
@@ -37,11 +38,9 @@ static const struct {
 static const struct {
 	const char *name, *instead;
 } later[] = {
-	{ "attach", "a devdax cannot be mounted yet, a pmem namespace in fsdax mode can" },
 	{ "chmod", "the mode is given when a file is created (creat -m)" },
 	{ "chown", "files belong to root" },
 	{ "compact", "a full log needs a new mkfs.tarnfs" },
-	{ "detach", "a devdax cannot be mounted yet, a pmem namespace in fsdax mode can" },
 	{ "host", "mount -o host=N binds a host to a page" },
 	{ "mv", "names stay as they were created" },
 	{ "rm", "files stay until the next mkfs.tarnfs" },
@@ -92,6 +91,10 @@ static int run_command(int argc, char **argv)
 	if (strcmp(argv[0], "fsck") == 0) {
 		complain("a check of a device is a program of its own, as for any file system: "
 			 "fsck.tarnfs, or fsck -t tarnfs");
+		return EXIT_USAGE;
+	}
+	if (strcmp(argv[0], "attach") == 0 || strcmp(argv[0], "detach") == 0) {
+		complain("devices are a command of their own: tarnfs device %s", argv[0]);
 		return EXIT_USAGE;
 	}
 	complain("there is no command '%s'", shown(argv[0]));

@@ -166,7 +166,8 @@ static void release_page(const struct options *o, const struct identity *id,
 	char *node = NULL;
 	int ret;
 
-	if (access(e->source, F_OK))
+	/* of a dax device mountinfo has no number */
+	if (access(e->source, F_OK) && e->major)
 		node = must_format("/dev/block/%u:%u", e->major, e->minor);
 	ret = tarn_device_find(&d, node ? node : e->source, &err);
 	free(node);

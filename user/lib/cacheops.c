@@ -1,18 +1,30 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
  * cacheops.c - the instructions that move cache lines to memory, chosen by
- * CPUID, and the loops over the lines of a range.
+ * what the CPU has, and the loops over the lines of a range.
  *
- * The operand of each is "+m" of the line's first byte: the compiler forms
- * the address, whatever its level of optimisation; the memory clobber keeps
- * the stores before, and the loads after, on their side. None of them is
+ * The operand of each is the line's first byte, by constraint: the compiler
+ * forms the address, whatever its level of optimisation; the memory clobber
+ * keeps the stores before, and the loads after, on their side. None of them is
  * ordered against other lines: that is what tarn_mfence() is for.
  */
 #include "internal.h"
 
-#ifndef __x86_64__
-#error "tarnfs is built for x86-64: this file needs the cache operations of other machines"
-#endif
+/* op on each line of `step` bytes that [addr, addr + len) touches, once, in ascending order */
+#define LINES(name, step, instruction, ...)					\
+static void name(const void *addr, size_t len)					\
+{										\
+	uintptr_t bytes = step;							\
+	uintptr_t line = (uintptr_t)addr & ~(bytes - 1);			\
+	uintptr_t end = (uintptr_t)addr + len;					\
+										\
+	if (!len)								\
+		return;								\
+	for (; line < end; line += bytes)					\
+		__asm__ volatile(instruction " %0" __VA_ARGS__ : "memory");	\
+}
+
+#ifdef __x86_64__
 
 #include <cpuid.h>
 
@@ -20,23 +32,11 @@
 #define CPUID_7_EBX_CLFLUSHOPT	(1U << 23)
 #define CPUID_7_EBX_CLWB	(1U << 24)
 
-/* op on each line that [addr, addr + len) touches, once, in ascending order */
-#define LINES(name, instruction)						\
-static void name(const void *addr, size_t len)					\
-{										\
-	uintptr_t line = (uintptr_t)addr & ~(uintptr_t)(TARNFS_LINE - 1);	\
-	uintptr_t end = (uintptr_t)addr + len;					\
-										\
-	if (!len)								\
-		return;								\
-	for (; line < end; line += TARNFS_LINE)					\
-		__asm__ volatile(instruction " %0"				\
-				 : "+m" (*(volatile char *)line) : : "memory");	\
-}
+#define LINE	: "+m" (*(volatile char *)line) :
 
-LINES(lines_clwb, "clwb")
-LINES(lines_clflushopt, "clflushopt")
-LINES(lines_clflush, "clflush")
+LINES(lines_clwb, TARNFS_LINE, "clwb", LINE)
+LINES(lines_clflushopt, TARNFS_LINE, "clflushopt", LINE)
+LINES(lines_clflush, TARNFS_LINE, "clflush", LINE)
 
 void tarn_mfence(void)
 {
@@ -61,6 +61,18 @@ static bool cpu_has(const char *name)
 		return false;
 	return b & (!strcmp(name, "clwb") ? CPUID_7_EBX_CLWB : CPUID_7_EBX_CLFLUSHOPT);
 }
+
+/* of every x86-64 that there is */
+size_t tarn_cache_granule(void)
+{
+	return TARNFS_LINE;
+}
+
+#elif defined(__aarch64__)
+#include "cacheops_arm64.h"
+#else
+#error "tarnfs is built for x86-64 and arm64: this file needs the cache operations of other machines"
+#endif
 
 const struct tarn_cacheops *tarn_cacheops_nth(size_t n)
 {

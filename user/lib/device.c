@@ -4,7 +4,7 @@
  * and to its metadata. Every refusal names what was found and the command
  * that changes it.
  */
-#include "internal.h"
+#include "dax.h"
 
 #include <fcntl.h>
 #include <libmount/libmount.h>
@@ -18,64 +18,6 @@
 
 /* ---- what it is ---- */
 
-/* The driver that a device of the dax bus is bound to: "device_dax", "kmem"; "" unknown. */
-static void dax_driver(const char *name, char *out, size_t room)
-{
-	char path[PATH_MAX], link[PATH_MAX];
-	const char *base;
-	ssize_t len;
-
-	out[0] = '\0';
-	if ((size_t)snprintf(path, sizeof(path), "/sys/bus/dax/devices/%s/driver", name) >=
-	    sizeof(path))
-		return;
-	len = readlink(path, link, sizeof(link) - 1);
-	if (len <= 0)
-		return;
-	link[len] = '\0';
-	base = strrchr(link, '/');
-	base = base ? base + 1 : link;
-	if (strlen(base) < room)
-		strcpy(out, base);
-}
-
-/* A character device is DAX memory when sysfs has it on the dax bus. */
-static bool is_dax_char(const struct stat *st)
-{
-	char path[64], link[PATH_MAX];
-	const char *base;
-	ssize_t len;
-
-	snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/subsystem", major(st->st_rdev),
-		 minor(st->st_rdev));
-	len = readlink(path, link, sizeof(link) - 1);
-	if (len <= 0)
-		return false;
-	link[len] = '\0';
-	base = strrchr(link, '/');
-	return base && !strcmp(base, "/dax");
-}
-
-static int refuse_dax_char(const char *path, struct tarn_err *err)
-{
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-	char driver[64];
-
-	dax_driver(name, driver, sizeof(driver));
-	if (!strcmp(driver, "kmem"))
-		return tarn_fail(
-			err, ENODEV,
-			"%s is in system-ram mode, used as ordinary memory: "
-			"daxctl reconfigure-device --mode=devdax --force %s makes it a DAX device again",
-			path, name);
-	return tarn_fail(
-		err, EOPNOTSUPP,
-		"%s is a devdax character device, which this version does not support yet (a later "
-		"one does); use a pmem namespace in fsdax mode: "
-		"ndctl create-namespace -f -e NAMESPACE -m fsdax --map=mem",
-		path);
-}
-
 static int find_size(struct tarn_device *d, const struct stat *st, struct tarn_err *err)
 {
 	uint64_t size;
@@ -86,6 +28,16 @@ static int find_size(struct tarn_device *d, const struct stat *st, struct tarn_e
 		return 0;
 	}
 	fd = open(d->path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && errno == EACCES) {
+		char text[32];
+
+		/* whoever may not read it may know how large it is: in sectors of 512 bytes */
+		if (tarn_sysfs_read(text, sizeof(text), "/sys/dev/block/%u:%u/size",
+				    major(st->st_rdev), minor(st->st_rdev)) <= 0)
+			return tarn_fail(err, EACCES, "%s: %s", d->path, strerror(EACCES));
+		d->size = strtoull(text, NULL, 10) * 512;
+		return 0;
+	}
 	if (fd < 0)
 		return tarn_fail(err, errno, "%s: %s", d->path, strerror(errno));
 	if (ioctl(fd, BLKGETSIZE64, &size)) {
@@ -129,6 +81,21 @@ out:
 	return ret;
 }
 
+static int find_dax(struct tarn_device *d, struct tarn_err *err)
+{
+	int ret;
+
+	if (!strcmp(d->dax.driver, "kmem"))
+		return tarn_dax_is_ram(&d->dax, err);
+	d->is_dax = true;
+	d->size = d->dax.size;
+	ret = tarn_dax_mount(&tarn_dax_here, &d->dax, d->mounted_on, sizeof(d->mounted_on),
+			     &d->mounted_tarnfs);
+	if (ret && ret != -ENOENT)
+		return tarn_fail(err, -ret, "/proc/self/mountinfo: %s", strerror(-ret));
+	return 0;
+}
+
 int tarn_device_find(struct tarn_device *d, const char *path, struct tarn_err *err)
 {
 	char real[PATH_MAX];
@@ -137,24 +104,24 @@ int tarn_device_find(struct tarn_device *d, const char *path, struct tarn_err *e
 
 	memset(d, 0, sizeof(*d));
 	if (!realpath(path, real) || stat(real, &st)) {
-		const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-
 		ret = errno;
-		/* without a driver, or in system-ram mode, a dax device has no node in /dev */
-		if (ret == ENOENT && !strncmp(name, "dax", 3)) {
-			char driver[64];
-
-			dax_driver(name, driver, sizeof(driver));
-			if (driver[0])
-				return refuse_dax_char(path, err);
+		/* daxctl makes no node in /dev, and udev may not have: the device is there */
+		if (ret == ENOENT && !strncmp(path, "/dev/", 5) &&
+		    !tarn_dax_read(&tarn_dax_here, &d->dax, path + 5)) {
+			if (!strcmp(d->dax.driver, "kmem"))
+				return tarn_dax_is_ram(&d->dax, err);
+			return tarn_fail(err, ENODEV, "%s: the device is there, but not its node in /dev: "
+					 "udevadm trigger, or mknod %s c %u %u", path, path,
+					 d->dax.major, d->dax.minor);
 		}
 		return tarn_fail(err, ret, "%s: %s", path, strerror(ret));
 	}
 	snprintf(d->path, sizeof(d->path), "%s", real);
-	if (S_ISCHR(st.st_mode) && !is_dax_char(&st))
-		return tarn_fail(err, ENOTBLK, "%s: a character device, and no DAX memory", path);
 	if (S_ISCHR(st.st_mode))
-		return refuse_dax_char(real, err);
+		return tarn_dax_by_number(&tarn_dax_here, &d->dax, major(st.st_rdev),
+					  minor(st.st_rdev)) ?
+		       tarn_fail(err, ENOTBLK, "%s: a character device, and no DAX memory", path) :
+		       find_dax(d, err);
 	if (!S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode))
 		return tarn_fail(err, ENOTBLK, "%s: neither a device nor an image file", path);
 	d->is_file = S_ISREG(st.st_mode);
@@ -279,6 +246,23 @@ int tarn_mount_new(const char *device, const char *const *options, int *mntfd, i
 	return ret;
 }
 
+int tarn_dax_mounted(const struct tarn_dax *dax, struct tarn_err *err)
+{
+	static const char *const options[] = { "meta", "ro", NULL };
+	int mntfd, dirfd, ret;
+
+	/* the exclusive mount: what only another namespace or an open file holds is found too */
+	ret = tarn_mount_new(dax->node, options, &mntfd, &dirfd, NULL);
+	if (!ret) {
+		close(dirfd);
+		close(mntfd);
+	}
+	if (ret != -EBUSY)
+		return 0;
+	return tarn_fail(err, EBUSY, "%s is in use: mounted in another mount namespace, or by open "
+			 "files of a lazy umount", dax->node);
+}
+
 /* ---- metadata ---- */
 
 static int open_file(struct tarn_meta *meta, const struct tarn_device *d, bool writable,
@@ -322,9 +306,12 @@ static int open_meta_mount(struct tarn_meta *meta, const struct tarn_device *d, 
 											 NULL };
 	struct tarn_media_range whole = { 0, d->size / TARNFS_BLOCK * TARNFS_BLOCK };
 	struct tarnfs_status st;
-	int ret = tarn_mount_new(d->path, writable ? read_write : read_only, &meta->mntfd,
-				 &meta->dirfd, err);
+	int ret = d->is_dax ? tarn_dax_ready(&d->dax, err) : 0;
 
+	if (ret)
+		return ret;
+	ret = tarn_mount_new(d->path, writable ? read_write : read_only, &meta->mntfd, &meta->dirfd,
+			     err);
 	if (ret)
 		return ret;
 	ret = tarn_mount_status(meta->dirfd, &st, err);
@@ -337,6 +324,24 @@ static int open_meta_mount(struct tarn_meta *meta, const struct tarn_device *d, 
 	return 0;
 }
 
+int tarn_machine_fits(size_t page, size_t granule, struct tarn_err *err)
+{
+	if (page != TARNFS_BLOCK)
+		return tarn_fail(err, EOPNOTSUPP,
+				 "this kernel's pages are %zu bytes and tarnfs works with %u only: boot a kernel with such pages",
+				 page, TARNFS_BLOCK);
+	if (granule > TARNFS_LINE)
+		return tarn_fail(err, EOPNOTSUPP,
+				 "this CPU's caches write %zu bytes back at once and tarnfs shares memory by %u: a host with this CPU would overwrite what others stored",
+				 granule, TARNFS_LINE);
+	return 0;
+}
+
+int tarn_machine_check(struct tarn_err *err)
+{
+	return tarn_machine_fits((size_t)sysconf(_SC_PAGESIZE), tarn_cache_granule(), err);
+}
+
 int tarn_meta_open(struct tarn_meta *meta, const struct tarn_device *d, bool writable,
 		   struct tarn_err *err)
 {
@@ -346,6 +351,9 @@ int tarn_meta_open(struct tarn_meta *meta, const struct tarn_device *d, bool wri
 
 	memset(meta, 0, sizeof(*meta));
 	meta->mntfd = meta->dirfd = meta->fd = -1;
+	ret = tarn_machine_check(err);
+	if (ret)
+		return ret;
 	if (d->is_file)
 		ret = open_file(meta, d, writable, err);
 	else if (!writable && d->mounted_tarnfs)

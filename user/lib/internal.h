@@ -38,6 +38,15 @@ static inline bool tarn_all_zero(const void *buf, size_t len)
 /* write, write back, fence: when it returns the bytes are in memory */
 int tarn_media_store(struct tarn_media *m, uint64_t off, const void *buf, size_t len);
 
+/* ---- cacheops.c ---- */
+/* The most that one write back of a line overwrites in memory. */
+size_t tarn_cache_granule(void);
+
+/* ---- device.c ---- */
+/* 0, or -EOPNOTSUPP: pages of another size than the format's blocks, or lines too large. */
+int tarn_machine_fits(size_t page, size_t granule, struct tarn_err *err);
+int tarn_machine_check(struct tarn_err *err);	/* the same of this machine */
+
 /* ---- uuid.c ---- */
 uint64_t tarn_nonce(void);	/* random, never 0 */
 

@@ -55,6 +55,33 @@ int tarn_kernel_open_meta(int dirfd, const struct tarn_media_range *writable, si
 	return ioctl(dirfd, TARNFS_IOC_OPEN_META, &args) ? -errno : args.fd;
 }
 
+int tarn_kernel_badranges(int dirfd, struct tarnfs_range **out, uint32_t *count)
+{
+	struct tarnfs_badranges args = { .version = TARNFS_INTERFACE };
+	struct tarnfs_range *list = NULL;
+
+	/* more may fail while we ask */
+	for (;;) {
+		if (ioctl(dirfd, TARNFS_IOC_BADRANGES, &args)) {
+			int ret = -errno;
+
+			free(list);
+			return ret;
+		}
+		if (args.count <= args.room)
+			break;
+		free(list);
+		args.room = args.count + 8;
+		list = calloc(args.room, sizeof(*list));
+		if (!list)
+			return -ENOMEM;
+		args.ranges = (uintptr_t)list;
+	}
+	*out = list;
+	*count = args.count;
+	return 0;
+}
+
 static int k_status(struct tarn_kernel *k, struct tarnfs_status *st)
 {
 	return tarn_kernel_status(to_ioctl(k)->dirfd, st);

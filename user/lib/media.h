@@ -9,11 +9,12 @@
  *   read        load bytes, as this host's caches have them
  *   write       store bytes into this host's caches
  *   write back  start writing these lines to memory (CLWB, CLFLUSHOPT or
- *               CLFLUSH by CPUID); complete only after a fence
- *   invalidate  write back and drop these lines (CLFLUSHOPT or CLFLUSH), then
- *               MFENCE, so that a read after it comes from memory
- *   fence       MFENCE: all before is done before anything after. Always the
- *               full fence: SFENCE would not order later loads.
+ *               CLFLUSH by CPUID; arm64: DC CVAP or CVAC); complete only
+ *               after a fence
+ *   invalidate  write back and drop these lines (CLFLUSHOPT or CLFLUSH; arm64:
+ *               DC CIVAC), then fence, so that a read after it comes from memory
+ *   fence       MFENCE (arm64: DSB SY): all before is done before anything after.
+ *               Always the full fence: SFENCE would not order later loads.
  *
  * Back ends: the real mapping (media_map.c) and, for tests, a recorder that
  * lists the operations, and a simulator of hosts with private caches.
@@ -78,14 +79,14 @@ int tarn_media_map(struct tarn_media **out, int fd, uint64_t size,
 
 /* cacheops.c: which instructions this CPU has, and the loops over lines */
 struct tarn_cacheops {
-	const char *writeback_name;	/* "clwb", "clflushopt", "clflush" */
-	const char *invalidate_name;	/* "clflushopt", "clflush" */
+	const char *writeback_name;	/* "clwb", "clflushopt", "clflush"; "dc cvap", "dc cvac" */
+	const char *invalidate_name;	/* "clflushopt", "clflush"; "dc civac" */
 	void (*writeback)(const void *addr, size_t len);
 	void (*invalidate)(const void *addr, size_t len);	/* without the fence after it */
 	void (*fence)(void);
 };
 const struct tarn_cacheops *tarn_cacheops(void);
-void tarn_mfence(void);
+void tarn_mfence(void);	/* on arm64 DSB SY */
 /* The n-th set of operations that this CPU has, best first, or NULL: for tests. */
 const struct tarn_cacheops *tarn_cacheops_nth(size_t n);
 /* Mappings made from now on use these (NULL: the CPU's): for tests. */

@@ -500,6 +500,7 @@ int64_t tarn_replay(struct tarn_session *s, bool at_end, struct tarn_err *err)
 			err->text[0] = '\0';
 		ret = one_pass(&p);
 		if (!ret && at_end) {
+			tarn_stop_point("replayed");
 			ret = tarn_at_end(s, err);
 			if (ret == -ESTALE)
 				ret = AGAIN;

@@ -121,9 +121,11 @@ int tarn_session_writable(struct tarn_session *s, const struct tarn_media_range 
 			  struct tarn_err *err)
 {
 	struct tarn_media *media;
-	int fd = tarn_kernel_open_meta(s->dirfd, r, n);
-	int ret;
+	int fd, ret = tarn_machine_check(err);
 
+	if (ret)
+		return ret;
+	fd = tarn_kernel_open_meta(s->dirfd, r, n);
 	if (fd < 0)
 		return tarn_fail(err, -fd, "OPEN_META: %s", strerror(-fd));
 	ret = tarn_media_map(&media, fd, s->st.data_start, r, n);

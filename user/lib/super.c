@@ -452,19 +452,27 @@ int tarn_mkfs_write(struct tarn_media *m, const struct tarn_super *sb, const str
 	}
 	tarn_super_encode(&raw, sb);
 
+	tarn_stop_point("mkfs-begin");
 	ret = zero_store(m, 0, sb->hosts_off);
+	tarn_stop_point("mkfs-zeroed");
 	if (!ret)
 		ret = write_pages(m, sb, owner);
+	tarn_stop_point("mkfs-pages");
 	if (!ret)
 		ret = write_log(m, sb, opt, &log);
+	tarn_stop_point("mkfs-log");
 	if (!ret)
 		ret = write_control(m, sb, &log);
+	tarn_stop_point("mkfs-control");
 	if (!ret)
 		ret = write_commit(m, sb, &log);
+	tarn_stop_point("mkfs-commit");
 	if (!ret)
 		ret = tarn_media_store(m, TARNFS_SUPER2_OFF, &raw, sizeof(raw));
+	tarn_stop_point("mkfs-second");
 	if (!ret)
 		ret = tarn_media_store(m, TARNFS_SUPER_OFF, &raw, sizeof(raw));
+	tarn_stop_point("mkfs-first");
 	/* These lines are given up now: page 0's owner may be another host. */
 	if (!ret)
 		ret = tarn_media_invalidate(m, 0, TARNFS_LOG_OFF);

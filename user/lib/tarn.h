@@ -37,7 +37,11 @@ int tarn_fail_prefix(struct tarn_err *err, int ret, const char *fmt, ...)
  * TARNFS_STOP_AT=name[:count[:signal]]: SIGKILL, or that signal, on reaching it
  * for the first or the count-th time): after-reserve, mid-copy (after each piece
  * of a file's bytes; the first time within a file), after-records,
- * after-commit, before-apply, before-at-end. For any thread.
+ * after-commit, before-apply, before-at-end. For any thread. Of tarn_mkfs_write(), in this order:
+ * mkfs-begin, mkfs-zeroed, mkfs-pages, mkfs-log, mkfs-control, mkfs-commit, mkfs-second,
+ * mkfs-first. Of tarn_replay(at_end): replayed. Of mount.tarnfs besides: mount-claimed,
+ * mount-at-end, mount-published (before it appears on its directory). Of tarn_dax_attach() and _detach(): device-unbound,
+ * device-bound (attach alone: the name is still on the driver's list).
  */
 void tarn_stop_point(const char *name);
 
@@ -315,6 +319,11 @@ struct tarn_kernel_ops {
 	void (*page_unlock)(struct tarn_kernel *k, uint16_t page);
 };
 struct tarn_kernel { const struct tarn_kernel_ops *ops; };
+/*
+ * Bad memory that the mount of dirfd knows of, in order: *out (malloc()ed, NULL when there is
+ * none) and *count. A negative errno: -EOPNOTSUPP from a module that does not know yet.
+ */
+int tarn_kernel_badranges(int dirfd, struct tarnfs_range **out, uint32_t *count);
 
 /* ---- session: one mounted fs as a command uses it (session.c) ---- */
 struct tarn_session {
@@ -411,14 +420,52 @@ int tarn_log_left(struct tarn_session *s, uint64_t bytes, uint64_t *left, struct
 int tarn_log_room(struct tarn_session *s, const struct tarn_new *news, size_t count,
 		  struct tarn_err *err);
 
+/* ---- dax.c, dax_bind.c: devices of the dax bus, and their drivers ---- */
+enum tarn_dax_kind { TARN_DAX_NVDIMM, TARN_DAX_CXL, TARN_DAX_HMEM, TARN_DAX_OTHER };
+struct tarn_dax {
+	char name[32];		/* "dax0.0" */
+	char node[64];		/* "/dev/dax0.0" */
+	uint32_t major, minor;
+	char driver[64];	/* "device_dax", "kmem"...; "" = none */
+	uint64_t size, align;	/* bytes */
+	int target_node;	/* NUMA node of the memory, -1 = not told */
+	enum tarn_dax_kind kind;
+	char namespace[64];	/* of an NVDIMM, else "" */
+	bool map_dev;		/* page structures are on the device: --map=dev */
+	bool pieces;		/* memory in more than one range */
+};
+/*
+ * what: dax0.0, a path of its node, namespace0.0, or a region that has just one. -ENOTTY: in
+ * fsdax mode, so nothing has to be attached; -ENOENT, -ENOTUNIQ, -EOPNOTSUPP (no DAX): each with
+ * the sentence.
+ */
+int tarn_dax_find(struct tarn_dax *dax, const char *what, struct tarn_err *err);
+/* The driver that tarnfs needs on this kernel. */
+const char *tarn_dax_wanted(void);
+/* 0: bound to it. -ENXIO, -ENODEV (system-ram) with the command that changes that. */
+int tarn_dax_ready(const struct tarn_dax *dax, struct tarn_err *err);
+/*
+ * To the driver that tarnfs needs, and back to device_dax. dax is read again. 1: done; 0: was so
+ * already; on an error it is bound to what it was bound to, or the sentence says it is not.
+ * -EBUSY: mounted, or a process has it open or mapped.
+ */
+int tarn_dax_attach(struct tarn_dax *dax, struct tarn_err *err);
+int tarn_dax_detach(struct tarn_dax *dax, struct tarn_err *err);
+
 /* ---- device.c: from a path to a device or a mount ---- */
 struct tarn_device {
 	char path[4096];	/* as opened, canonical */
 	bool is_file;		/* a plain file (image) */
+	bool is_dax;		/* a character device of the dax bus: dax says more */
+	struct tarn_dax dax;
 	uint64_t size;
 	char mounted_on[4096];	/* "" or where this kernel has it mounted */
 	bool mounted_tarnfs;
 };
+/*
+ * A dax device is found whichever driver it is bound to, but kmem (-ENODEV): tarn_dax_ready()
+ * says whether it can be mounted, and tarn_meta_open() asks it.
+ */
 int tarn_device_find(struct tarn_device *d, const char *path, struct tarn_err *err);
 /*
  * fsopen("tarnfs"), options "k=v" or "flag" NULL terminated, create, fsmount, openat(".").

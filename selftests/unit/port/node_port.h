@@ -45,6 +45,7 @@ typedef __s64 s64;
 #define round_up(x, y)	(((x) + ((y) - 1)) & ~((__typeof__(x))(y) - 1))
 
 #define cond_resched()	do { } while (0)
+#define READ_ONCE(x)	(x)
 #define WRITE_ONCE(x, value)	((x) = (value))
 
 bool node_port_warn(bool cond, const char *what, const char *file, int line);

@@ -1,0 +1,201 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Memory that fails: who has the page mapped is killed with the right signal, read and write
+# end before it, the rest of the file and all other files go on, the page is never handed out
+# again, and every command says where. What a remount knows of it, what the driver knows, and
+# what is forgotten when the driver is bound anew, which also ends this test. Prints TAP.
+
+# shellcheck source=selftests/lib.sh
+if [ -e /selftests/lib.sh ]; then . /selftests/lib.sh; else . "${0%/*}/lib.sh"; fi
+
+dev=/dev/pmem0
+m=/mnt/tarn
+f=/selftests/memfail
+tracing=/sys/kernel/tracing
+mkdir -p $m
+umask 022
+
+rebind() {
+	driver=/sys/bus/nd/drivers/nd_pmem
+	name=$(basename "$(readlink -f /sys/block/pmem0/device)")
+	echo "$name" >$driver/unbind && echo "$name" >$driver/bind || return 1
+	tries=0
+	until [ -b $dev ]; do
+		tries=$((tries + 1))
+		[ $tries -lt 500 ] || return 1
+		sleep 0.01
+	done
+}
+
+wait_for() {
+	tries=0
+	until [ -e "$1" ]; do
+		tries=$((tries + 1))
+		[ $tries -lt 3000 ] || return 1
+		sleep 0.01
+	done
+}
+
+off_of() {
+	$f extent "$1" | cut -d ' ' -f 1
+}
+
+free_bytes() {
+	tarnfs status $m | sed -n 's/^free  *\([0-9]*\) .*/\1/p'
+}
+
+# part FILE FIRST COUNT: sum of COUNT blocks of 4 KiB from FIRST on
+part() {
+	dd if="$1" bs=4096 skip="$2" count="$3" 2>/dev/null | sha256sum
+}
+
+plan 94
+rebind || bail "the driver cannot be bound anew"
+yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 4M $dev
+yes "mount" mount -t tarnfs $dev $m
+same "no bad ranges" "" "$($f ranges $m)"
+refuse "... as status says" 0 "^bad ranges *none$" tarnfs status $m
+yes "mkdir" tarnfs mkdir -p $m/some/where
+awk -v d="$m/some/where" 'BEGIN { for (i = 0; i < 100; i++) printf "%d 644 %s/f%02d\n", 20000 + i, d, i }' >list
+yes "100 files" tarnfs creat --fill 7 --from list
+yes "... and three large ones" tarnfs creat --fill 7 -s 6291456 $m/big $m/big2 $m/driver
+hit=$m/some/where/f50
+rest=$(part $hit 0 1; part $hit 2 3)
+
+# --- one page of one file ----------------------------------------------------------------
+mkdir w
+$f watch $hit@4100 w >watched &
+watcher=$!
+yes "a process has it mapped" wait_for w/touched
+same "the page fails: a signal with its address" "BUS_MCEERR_AR addr+0 lsb 12" "$($f hit $hit@4096)"
+wait $watcher
+same "... the other process gets one when it touches it; fsync fails once" \
+	"EIO done BUS_MCEERR_AR addr+0 lsb 12" "$(cat watched)"
+same "... so does who maps it later" "BUS_MCEERR_AR addr+0 lsb 12" "$($f touch $hit@8191)"
+same "... and stores" "BUS_MCEERR_AR addr+0 lsb 12" "$($f touch $hit@4100 write)"
+same "the page before it is fine" fine "$($f touch $hit@4095 write)"
+same "the page after it is fine" fine "$($f touch $hit@8192 write)"
+same "read up to it" 4096 "$($f read $hit@0 20000)"
+same "read up to it, from the middle" 96 "$($f read $hit@4000 20000)"
+same "read at it" EIO "$($f read $hit@4096 1)"
+same "read in it" EIO "$($f read $hit@8191 100)"
+same "read after it" 11858 "$($f read $hit@8192 20000)"
+same "write up to it" 96 "$($f write $hit@4000 20000)"
+same "write at it" EIO "$($f write $hit@4096 8192)"
+same "write after it" 11858 "$($f write $hit@8192 20000)"
+same "the rest of the file is right" "$rest" "$(part $hit 0 1; part $hit 2 3)"
+refuse "verify: that one cannot be read, 99 are right" 1 "^99 of 100 files are right" \
+	tarnfs verify --seed 7 $m/some/where/*
+refuse "... and it is named" 1 "f50: .*Input/output error\|f50: .*cannot be read" \
+	tarnfs verify --seed 7 $hit
+at=$(off_of $hit)
+same "BADRANGES" "$((at + 4096))+4096" "$($f ranges $m)"
+refuse "status: how many" 0 "^bad ranges *1, 4096 bytes$" tarnfs status $m
+refuse "status: where and whose" 0 \
+	"^  $(printf '0x%x' $((at + 4096))) *4096 *file /some/where/f50 from byte 4096$" tarnfs status $m
+no "cp says so" cp $hit copy
+refuse "... the same of tarnfs cp" 1 "f50" tarnfs cp $hit $m/copy
+no "... and makes no file" test -e $m/copy
+yes "flush goes around it" tarnfs flush $hit
+
+# --- in a mapping of 2 MiB ----------------------------------------------------------------
+same "a page of a 2 MiB mapping fails: its length is in the signal" "BUS_MCEERR_AR addr+0 lsb 21" \
+	"$($f hit $m/big@$((2097152 + 40960)))"
+same "... later only the page" "BUS_MCEERR_AR addr+0 lsb 12" "$($f touch-huge $m/big@$((2097152 + 40960)))"
+same "... its neighbours are fine" fine "$($f touch $m/big@$((2097152 + 45056)))"
+same "... even all at once" "fine" "$($f touch-huge $m/big@4096)"
+at=$(off_of $m/big)
+same "BADRANGES has both" "$(($(off_of $hit) + 4096))+4096 $((at + 2097152 + 40960))+4096" "$($f ranges $m)"
+same "rules of BADRANGES" good "$($f ranges-rules $m)"
+
+# --- dirty lines around it ---------------------------------------------------------------
+echo 1 >$tracing/events/fs_dax/dax_writeback_one/enable
+: >$tracing/trace
+same "a page of a dirty file fails; fsync says so, once" "BUS_MCEERR_AR addr+0 lsb 21
+EIO done" "$($f hit-dirty $m/big2@$((2097152 + 8192)))"
+echo 0 >$tracing/events/fs_dax/dax_writeback_one/enable
+wrote=$(sed -n 's/.*dax_writeback_one.*pgoff \(0x[0-9a-f]*\) pglen \(0x[0-9a-f]*\).*/\1+\2/p' \
+	$tracing/trace | sort -u | tr '\n' ' ')
+same "... the kernel writes back what is not in that 2 MiB" "0x0+0x200 0x400+0x200 " "$wrote"
+yes "sync" sync $m/big2
+refuse "the rest of it is right" 1 "cannot\|error" tarnfs verify --seed 7 $m/big2
+same "the first 2 MiB can be read" 2097152 "$($f read $m/big2@0 2097152)"
+same "... and what follows, up to the page" 8192 "$($f read $m/big2@2097152 2097152)"
+
+# --- memory of no file --------------------------------------------------------------------
+yes "all but 8 MiB is taken" tarnfs creat --no-zero -s $(($(free_bytes) / 2097152 * 2097152 - 8388608)) $m/ballast
+before=$(free_bytes)
+set -- $($f hit-reserved $m)
+same "a page of a reservation fails" "BUS_MCEERR_AR addr+0 lsb 12" "$2 $3 $4 $5"
+reserved=$1
+yes "logplay lets it go" tarnfs logplay -q $m
+same "what is free is one page less" $((before - 4096)) "$(free_bytes)"
+same "df says the same" $(($(free_bytes) / 1024)) "$(df -P $m | awk 'NR == 2 { print $4 }')"
+refuse "status: nobody's" 0 "^  $(printf '0x%x' "$reserved") *4096 *no file$" tarnfs status $m
+pages=$(($(free_bytes) / 4096))
+$f reserve $m 4096 $pages zero | tr ' ' '\n' >given
+same "every free page can be had" $pages "$(grep -c + given)"
+same "... and the bad one is not among them" 0 "$(grep -c "^$reserved+" given)"
+yes "they are let go" tarnfs logplay -q $m
+same "one more cannot be had" ENOSPC "$($f reserve $m 4096 $((pages + 1)))"
+same "nothing was lost" $((pages * 4096)) "$(free_bytes)"
+
+# --- metadata -----------------------------------------------------------------------------
+area=$(tarnfs log $m | sed -n 's/.* area=\([0-9]*\)+.*/\1/p')
+# what nobody needs now: a page far behind the log's end
+same "a page of the log fails that is not in use" "BUS_MCEERR_AR" "$($f hit-meta $m@$((area + 2097152)) | cut -d ' ' -f 1)"
+refuse "status: which part" 0 "metadata: log area 0" tarnfs status $m
+yes "log goes on" sh -c "tarnfs log $m >/dev/null"
+yes "creat goes on" tarnfs creat -s 100 $m/more
+same "the log's header fails" "BUS_MCEERR_AR" "$($f hit-meta $m@"$area" | cut -d ' ' -f 1)"
+hex=$(printf '0x%x' "$area")
+refuse "log says where" 1 "$hex" tarnfs log $m
+refuse "status says where, and shows the rest" 1 "$hex.*Input/output error\|$hex" tarnfs status $m
+refuse "... with the range" 1 "^  $hex *4096 *metadata: log area 0" tarnfs status $m
+refuse "logplay says where" 1 "$hex" tarnfs logplay $m
+refuse "cp says where" 1 "$hex" tarnfs cp list $m/list
+refuse "creat says where" 1 "$hex" tarnfs creat -s 100 $m/evenmore
+refuse "fsck -n says where" 4 "$hex" fsck.tarnfs -n $m
+yes "files go on" tarnfs verify --seed 7 $m/some/where/f49
+ranges=$($f ranges $m)
+umount $m >umount.out 2>&1
+note "umount said: $(cat umount.out)"
+no "... it is unmounted" mountpoint -q $m
+
+# --- what is known after a remount --------------------------------------------------------
+refuse "mount says where, and mounts nothing" 32 "$hex" mount -t tarnfs $dev $m
+yes "a mount without replay is there" mount -i -t tarnfs $dev $m
+same "... and knows all that failed since the driver was bound" "$ranges" "$($f ranges $m)"
+yes "umount" umount -i $m
+refuse "status of the device: what the driver knows" 0 "^bad ranges *none known to the driver" tarnfs status $dev
+yes "the driver is bound anew" rebind
+yes "mount" mount -t tarnfs $dev $m
+same "nothing is known any more: the memory is as good as new" "" "$($f ranges $m)"
+refuse "all files are right" 0 "^103 of 103" tarnfs verify --seed 7 $m/some/where/* $m/big $m/big2 $m/driver
+yes "umount" umount $m
+
+# --- what the driver knows ----------------------------------------------------------------
+yes "mount" mount -t tarnfs $dev $m
+at=$(off_of $m/driver)
+at50=$(off_of $hit)
+yes "umount" umount $m
+echo "$((at / 512 + 9)) 1" >/sys/block/pmem0/badblocks
+refuse "status of the device lists it" 0 "^  $(printf '0x%x' $((at + 4096))) *4096 *file /driver from byte 4096$" \
+	tarnfs status $dev
+yes "mount" mount -t tarnfs $dev $m
+same "a mount knows it" "$((at + 4096))+4096" "$($f ranges $m)"
+same "read up to it" 4096 "$($f read $m/driver@0 20000)"
+same "touch" "BUS_MCEERR_AR addr+0 lsb 12" "$($f touch $m/driver@4096)"
+same "the rest of the 2 MiB is fine" fine "$($f touch $m/driver@8192)"
+echo "$((at / 512 + 32)) 8" >/sys/block/pmem0/badblocks
+echo "$((at50 / 512 + 8)) 8" >/sys/block/pmem0/badblocks
+same "what it learns later is learnt by a read" 4096 "$($f read $m/some/where/f50@0 20000)"
+same "... at it" EIO "$($f read $m/some/where/f50@4096 100)"
+same "... or by a touch" "BUS_MCEERR_AR addr+0 lsb 12" "$($f touch $m/driver@16384)"
+same "... and remembered" "$((at50 + 4096))+4096 $((at + 4096))+4096 $((at + 16384))+4096" "$($f ranges $m)"
+yes "umount" umount $m
+echo "0 1" >/sys/block/pmem0/badblocks
+refuse "mount with a bad superblock says so" 32 "superblock.*poison" mount -t tarnfs $dev $m
+yes "the driver is bound anew" rebind
+finish

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * dax_bind.c - moves a device of the dax bus from device_dax to the driver that
+ * tarnfs needs, and back.
+ *
+ * The bus binds by name: a driver that matches nothing takes a device whose
+ * name was written to its new_id. The name stays on that list until remove_id,
+ * and a later device of the same name would be taken as well, so it goes as
+ * soon as the device is bound. Killed anywhere in between, the device has no
+ * driver, or the name is still listed: the next attach or detach mends both.
+ */
+#include "dax.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- the real places ---- */
+
+static int store_word(const char *path, const char *word)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC), ret = 0;
+	size_t len = strlen(word);
+
+	if (fd < 0)
+		return -errno;
+	if (write(fd, word, len) != (ssize_t)len)
+		ret = errno ? -errno : -EIO;
+	close(fd);
+	return ret;
+}
+
+/* Its own words on stderr say why, if it fails. */
+static int modprobe(const char *module)
+{
+	char *const argv[] = { (char[]){ "modprobe" }, (char *)module, NULL };
+	char *const envp[] = { (char[]){ "PATH=/usr/sbin:/usr/bin:/sbin:/bin" }, NULL };
+	int status, ret;
+	pid_t pid;
+
+	/* as the kernel itself calls it */
+	ret = posix_spawn(&pid, "/sbin/modprobe", NULL, NULL, argv, envp);
+	if (ret)
+		return -ret;
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -ENOENT;
+}
+
+const struct tarn_dax_places tarn_dax_here = {
+	.sys = "/sys",
+	.dev = "/dev",
+	.proc = "/proc",
+	.store = store_word,
+	.load = modprobe,
+	.mounted = tarn_dax_mounted,
+};
+
+/* ---- who uses it ---- */
+
+static bool is_it(const struct tarn_dax *dax, int dirfd, const char *name)
+{
+	struct stat st;
+
+	return !fstatat(dirfd, name, &st, 0) && S_ISCHR(st.st_mode) &&
+	       major(st.st_rdev) == dax->major && minor(st.st_rdev) == dax->minor;
+}
+
+static bool has_open(const struct tarn_dax *dax, const char *process)
+{
+	char path[PATH_MAX];
+	bool found = false;
+	struct dirent *e;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "%.4000s/fd", process);
+	dir = opendir(path);
+	while (dir && !found && (e = readdir(dir)))
+		found = isdigit((unsigned char)e->d_name[0]) && is_it(dax, dirfd(dir), e->d_name);
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* A mapping outlives its descriptor. Devices of DAX memory can only be mapped shared. */
+static bool has_mapped(const struct tarn_dax *dax, const char *process)
+{
+	unsigned long start, end, inode;
+	char path[PATH_MAX], flags[8];
+	bool found = false;
+	char *line = NULL;
+	size_t room = 0;
+	FILE *f;
+	int fd;
+
+	snprintf(path, sizeof(path), "%.4000s/maps", process);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	snprintf(path, sizeof(path), "%.4000s/map_files", process);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	while (fd >= 0 && !found && getline(&line, &room, f) > 0) {
+		if (sscanf(line, "%lx-%lx %7s %*s %*s %lu", &start, &end, flags, &inode) != 4 ||
+		    flags[3] != 's' || !inode)
+			continue;
+		snprintf(path, sizeof(path), "%lx-%lx", start, end);
+		found = is_it(dax, fd, path);
+	}
+	free(line);
+	fclose(f);
+	if (fd >= 0)
+		close(fd);
+	return found;
+}
+
+/*
+ * Unbinding takes the memory from whoever has it mapped, with SIGBUS. Worse: device_dax and
+ * fsdev_dax initialise the character device inside the dax inode again at each probe, open or
+ * not, and a file that is still open then damages kernel memory when it is closed (seen on 7.3;
+ * cdev_init() in drivers/dax/device.c and fsdev.c). So nothing is moved while it is open, whatever
+ * has it, and there is no way to force it.
+ */
+static int refuse_used(const struct tarn_dax_places *p, const struct tarn_dax *dax,
+		       struct tarn_err *err)
+{
+	char path[PATH_MAX], name[64];
+	struct dirent *e;
+	int ret = 0;
+	DIR *dir = opendir(p->proc);
+
+	if (!dir)
+		return tarn_fail(err, errno, "%s: %s", p->proc, strerror(errno));
+	while (!ret && (e = readdir(dir))) {
+		const char *how;
+
+		if (!isdigit((unsigned char)e->d_name[0]))
+			continue;
+		snprintf(path, sizeof(path), "%.4000s/%.20s", p->proc, e->d_name);
+		how = has_mapped(dax, path) ? "mapped" : has_open(dax, path) ? "open" : NULL;
+		if (!how)
+			continue;
+		tarn_sysfs_read(name, sizeof(name), "%s/comm", path);
+		ret = tarn_fail(err, EBUSY, "%s: process %.20s (%s) has it %s: end it first",
+				dax->node, e->d_name, name, how);
+	}
+	closedir(dir);
+	return ret;
+}
+
+/* ---- binding ---- */
+
+static int store(const struct tarn_dax_places *p, const char *driver, const char *file,
+		 const char *word)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/bus/dax/drivers/%s/%s", p->sys, driver, file);
+	return p->store(path, word);
+}
+
+static bool has_driver(const struct tarn_dax_places *p, const char *driver)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/bus/dax/drivers/%s/new_id", p->sys, driver);
+	return !access(path, F_OK);
+}
+
+/* The module that has the driver. */
+static int load_driver(const struct tarn_dax_places *p, const char *driver, struct tarn_err *err)
+{
+	const char *module = strcmp(driver, "tarnfs_dax") ? driver : "tarnfs";
+
+	if (has_driver(p, driver))
+		return 0;
+	p->load(module);
+	if (has_driver(p, driver))
+		return 0;
+	return tarn_fail(err, ENODEV, "the kernel has no driver %s: modprobe %s (dmesg says why, if "
+			 "that fails)%s", driver, module,
+			 strcmp(driver, "fsdev_dax") ? "" : "; a kernel made without CONFIG_DEV_DAX_FSDEV "
+			 "cannot mount devdax devices");
+}
+
+/*
+ * One at a time: two that move the same device would undo each other's steps. The kernel
+ * lets go of the lock with the process.
+ */
+static int lock(const struct tarn_dax_places *p, const char *name)
+{
+	char path[PATH_MAX];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/bus/dax/devices/%s", p->sys, name);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	while (flock(fd, LOCK_EX)) {
+		if (errno != EINTR) {
+			int ret = -errno;
+
+			close(fd);
+			return ret;
+		}
+	}
+	return fd;
+}
+
+static int begin(const struct tarn_dax_places *p, struct tarn_dax *dax, struct tarn_err *err)
+{
+	int fd = lock(p, dax->name);
+	int ret = fd < 0 ? fd : tarn_dax_read(p, dax, dax->name);
+
+	if (!ret)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return tarn_fail(err, -ret, "%s: it has gone (%s)", dax->name, strerror(-ret));
+}
+
+/*
+ * The driver takes the device. The kernel's answer to new_id says nothing about its probe, so
+ * what counts is what the device is bound to afterwards.
+ */
+static int bind_by_id(const struct tarn_dax_places *p, struct tarn_dax *dax, const char *driver,
+		      bool keep)
+{
+	int ret = store(p, driver, "new_id", dax->name);
+
+	if (!keep) {
+		tarn_stop_point("device-bound");
+		store(p, driver, "remove_id", dax->name);
+	}
+	if (tarn_dax_read(p, dax, dax->name))
+		return -ENODEV;
+	return !strcmp(dax->driver, driver) ? 0 : ret ? ret : -EIO;
+}
+
+/*
+ * device_dax takes by itself what is on an NVDIMM; what the firmware or CXL gives it takes by
+ * name, which is then left on its list, as daxctl does.
+ */
+static int bind_device_dax(const struct tarn_dax_places *p, struct tarn_dax *dax)
+{
+	store(p, "device_dax", "bind", dax->name);
+	if (tarn_dax_read(p, dax, dax->name))
+		return -ENODEV;
+	if (!strcmp(dax->driver, "device_dax"))
+		return 0;
+	return bind_by_id(p, dax, "device_dax", true);
+}
+
+static int unbind(const struct tarn_dax_places *p, struct tarn_dax *dax, struct tarn_err *err)
+{
+	char driver[sizeof(dax->driver)];
+	int ret;
+
+	strcpy(driver, dax->driver);
+	if (!driver[0])
+		return 0;
+	ret = store(p, driver, "unbind", dax->name);
+	if (tarn_dax_read(p, dax, dax->name))
+		return tarn_fail(err, ENODEV, "%s has gone", dax->name);
+	if (dax->driver[0])
+		return tarn_fail(err, ret ? -ret : EIO, "%s: unbinding it from %s: %s", dax->name,
+				 driver, strerror(ret ? -ret : EIO));
+	tarn_stop_point("device-unbound");
+	return 0;
+}
+
+static bool known_driver(const char *driver)
+{
+	return !strcmp(driver, "device_dax") || !strcmp(driver, "fsdev_dax") ||
+	       !strcmp(driver, "tarnfs_dax");
+}
+
+static int refuse_driver(const struct tarn_dax *dax, struct tarn_err *err)
+{
+	if (!strcmp(dax->driver, "kmem"))
+		return tarn_dax_is_ram(dax, err);
+	if (!dax->driver[0] || known_driver(dax->driver))
+		return 0;
+	return tarn_fail(err, EBUSY, "%s is bound to %s, which may be using it: daxctl disable-device "
+			 "%s, if it is not", dax->node, dax->driver, dax->name);
+}
+
+static int refuse_memory(const struct tarn_dax *dax, struct tarn_err *err)
+{
+	if (!dax->size)
+		return tarn_fail(err, ENODEV, "%s has no memory: daxctl create-device makes a device "
+				 "that has", dax->name);
+	if (dax->map_dev)
+		return tarn_fail(err, EOPNOTSUPP, "%s was made with --map=dev, which keeps this host's page "
+				 "structures on the shared media; this erases it and makes it anew: ndctl "
+				 "create-namespace -f -e %s -m devdax --map=mem", dax->node,
+				 dax->namespace);
+	if (dax->pieces)
+		return tarn_fail(err, EINVAL, "%s has its memory in more than one piece, and tarnfs needs "
+				 "one: daxctl destroy-device -f %s and of others of its region, then "
+				 "daxctl create-device", dax->node, dax->name);
+	if (dax->align % TARNFS_HUGE || !dax->align) {
+		if (dax->kind == TARN_DAX_NVDIMM)
+			return tarn_fail(err, EINVAL, "%s has an alignment of %llu bytes, and tarnfs needs "
+					 "2 MiB; this erases it and makes it anew: ndctl create-namespace -f "
+					 "-e %s -m devdax --map=mem --align=2M", dax->node,
+					 (unsigned long long)dax->align, dax->namespace);
+		return tarn_fail(err, EINVAL, "%s has an alignment of %llu bytes, and tarnfs needs 2 MiB: "
+				 "daxctl destroy-device -f %s, then daxctl create-device --align=2M",
+				 dax->node, (unsigned long long)dax->align, dax->name);
+	}
+	return 0;
+}
+
+static int refuse_mounted(const struct tarn_dax_places *p, const struct tarn_dax *dax,
+			  struct tarn_err *err)
+{
+	char dir[PATH_MAX];
+	bool is_tarnfs;
+	int ret = tarn_dax_mount(p, dax, dir, sizeof(dir), &is_tarnfs);
+
+	if (!ret)
+		return tarn_fail(err, EBUSY, "%s is mounted on %s: umount it first", dax->node, dir);
+	if (ret != -ENOENT)
+		return tarn_fail(err, -ret, "mountinfo: %s", strerror(-ret));
+	return 0;
+}
+
+/* Back to where it was; what that says is added to the sentence. */
+static int go_back(const struct tarn_dax_places *p, struct tarn_dax *dax, const char *driver,
+		   int ret, struct tarn_err *err)
+{
+	char old[sizeof(err->text)];
+	int back;
+
+	if (!driver[0])
+		return ret;
+	back = !strcmp(driver, "device_dax") ? bind_device_dax(p, dax) :
+					       bind_by_id(p, dax, driver, false);
+	if (!err)
+		return ret;
+	memcpy(old, err->text, sizeof(old));
+	if (back)
+		return tarn_fail(err, -ret, "%.400s; and going back to %s failed (%s): it has no driver "
+				 "now", old, driver, strerror(-back));
+	return tarn_fail(err, -ret, "%.400s; it is bound to %s again", old, driver);
+}
+
+int tarn_dax_attach_in(const struct tarn_dax_places *p, struct tarn_dax *dax, struct tarn_err *err)
+{
+	const char *wanted = tarn_dax_wanted_in(p);
+	char before[sizeof(dax->driver)];
+	int fd, ret;
+
+	fd = begin(p, dax, err);
+	if (fd < 0)
+		return fd;
+	if (!strcmp(dax->driver, wanted)) {
+		store(p, wanted, "remove_id", dax->name);	/* one that was killed here */
+		close(fd);
+		return 0;
+	}
+	strcpy(before, dax->driver);
+	ret = refuse_driver(dax, err);
+	if (!ret)
+		ret = refuse_memory(dax, err);
+	if (!ret)
+		ret = refuse_mounted(p, dax, err);
+	if (!ret)
+		ret = refuse_used(p, dax, err);
+	if (!ret)
+		ret = load_driver(p, wanted, err);
+	if (!ret)
+		ret = unbind(p, dax, err);
+	if (!ret) {
+		ret = bind_by_id(p, dax, wanted, false);
+		if (ret) {
+			tarn_fail(err, -ret, "%s: the driver %s did not take it: %s (dmesg says more)",
+				  dax->name, wanted, strerror(-ret));
+			ret = go_back(p, dax, before, ret, err);
+		}
+	}
+	close(fd);
+	return ret ? ret : 1;
+}
+
+int tarn_dax_detach_in(const struct tarn_dax_places *p, struct tarn_dax *dax, struct tarn_err *err)
+{
+	char before[sizeof(dax->driver)];
+	int fd, ret;
+
+	fd = begin(p, dax, err);
+	if (fd < 0)
+		return fd;
+	if (!strcmp(dax->driver, "device_dax")) {
+		close(fd);
+		return 0;
+	}
+	strcpy(before, dax->driver);
+	ret = refuse_driver(dax, err);
+	if (!ret)
+		ret = refuse_mounted(p, dax, err);
+	if (!ret && before[0])
+		ret = p->mounted(dax, err);
+	if (!ret)
+		ret = refuse_used(p, dax, err);
+	if (!ret)
+		ret = load_driver(p, "device_dax", err);
+	if (!ret)
+		ret = unbind(p, dax, err);
+	if (!ret) {
+		/* of an attach that was killed; without the driver there is no list */
+		store(p, "tarnfs_dax", "remove_id", dax->name);
+		store(p, "fsdev_dax", "remove_id", dax->name);
+		ret = bind_device_dax(p, dax);
+		if (ret) {
+			tarn_fail(err, -ret, "%s: device_dax did not take it: %s (dmesg says more)",
+				  dax->name, strerror(-ret));
+			ret = go_back(p, dax, before, ret, err);
+		}
+	}
+	close(fd);
+	return ret ? ret : 1;
+}
+
+int tarn_dax_attach(struct tarn_dax *dax, struct tarn_err *err)
+{
+	return tarn_dax_attach_in(&tarn_dax_here, dax, err);
+}
+
+int tarn_dax_detach(struct tarn_dax *dax, struct tarn_err *err)
+{
+	return tarn_dax_detach_in(&tarn_dax_here, dax, err);
+}
