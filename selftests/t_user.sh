@@ -38,7 +38,7 @@ become_self() {
 echo 11111111-2222-4333-8444-555555555555 >"$work/boot"
 cat $boot >"$work/same-boot"
 
-plan 82
+plan 88
 
 # ---- one machine-id, two machines ----
 yes "mkfs" mkfs.tarnfs -f --hosts-fenced --hosts 4 $dev
@@ -173,6 +173,16 @@ same "... has its space back" "$free" "$(value free)"
 echo "$dev $m tarnfs nofail,_netdev,x-systemd.requires=network-online.target 0 0" >>/etc/fstab
 yes "umount" umount "$m"
 yes "mount from fstab" mount "$m"
+mkdir -p "$work/bind"
+mount --bind "$m" "$work/bind"
+same "umount of a bind mount has nothing to say" "" "$(umount "$work/bind" 2>&1)"
+mount --bind "$m" "$work/bind"
+umount "$m" 2>"$work/err"
+same "... nor that of the original" "" "$(cat "$work/err")"
+refuse "... the page is still this host's" 0 "this host" tarnfs status "$work/bind"
+yes "the last umount" umount "$work/bind"
+refuse "... lets the page go" 0 "^ *0 *bound" tarnfs status $dev
+yes "mount again" mount "$m"
 yes "umount" umount "$m"
 cp "$work/fstab" /etc/fstab
 echo "$dev $m tarnfs user,noauto 0 0" >>/etc/fstab

@@ -36,7 +36,7 @@ damage() {
 	refuse "damage: $1" 4 "^$work/i: [a-z]* $2 at $(printf '0x%x' $(($3 / 64 * 64))): " fsck.tarnfs i
 }
 
-plan 98
+plan 100
 
 # ---- usage ----
 refuse "no name" 16 "fsck.tarnfs --help" fsck.tarnfs
@@ -127,6 +127,13 @@ bytes $((65536 + 64)) 4
 bytes $((1048576 + 64)) 4
 refuse "... no log" 4 "^$work/i: 2 errors, 0 warnings, the log was not looked at$" fsck.tarnfs i
 no "status promises no repair of it" sh -c "tarnfs status i 2>&1 | grep 'has to mend'"
+cp --sparse=always whole i
+bytes $((2097152 + 256)) 4
+refuse "status counts nothing of a log that it cannot read" 1 "^free  *unknown$" tarnfs status i
+no "... no file, no hole" sh -c "tarnfs status i 2>&1 | grep -E '^(files|largest hole)  *[0-9]'"
+cp --sparse=always whole i
+bytes $((65536 + 64)) 4
+bytes $((1048576 + 64)) 4
 refuse "... but says what there is" 1 "control line is bad.*nothing repairs it yet" tarnfs status i
 
 # ---- what commands.rst says can be done by hand ----

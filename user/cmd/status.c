@@ -74,6 +74,7 @@ struct tally {
 	uint64_t seq;
 	bool mounted;		/* then only seq */
 	bool unknown;		/* a record that this version cannot add up */
+	bool cut;		/* the log goes on where it cannot be read */
 	uint64_t directories, files, symlinks;
 	struct extent *extents;
 	size_t count, room;
@@ -155,6 +156,11 @@ static void print_tally(struct tally *t, const struct tarn_super *sb)
 		printf("%-20s%s\n", "files", "not counted: the log has records of a newer tarnfs");
 		return;
 	}
+	if (t->cut) {
+		printf("%-20s%s\n", "files", "unknown: the log cannot be read to its end");
+		printf("%-20s%s\n", "free", "unknown");
+		return;
+	}
 	line_number("directories", t->directories);
 	line_number("files", t->files);
 	line_number("symlinks", t->symlinks);
@@ -218,6 +224,7 @@ static int print_log_state(const struct source *s, struct tarn_current *cur, uin
 		       (unsigned long long)s->session.st.generation);
 	printf("%-20s%llu%s\n", "seq committed", (unsigned long long)t.seq,
 	       ret < 0 ? " and more that cannot be read" : "");
+	t.cut = ret < 0;
 	if (!s->mounted)
 		print_tally(&t, s->sb);
 	free(t.extents);

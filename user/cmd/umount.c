@@ -176,8 +176,15 @@ static void release_page(const struct options *o, const struct identity *id,
 		return;
 	}
 	ret = tarn_meta_open(&meta, &d, true, &err);
+	if (ret == -EBUSY && d.mounted_tarnfs) {
+		/* what is gone was one of several ways to it: nothing is left behind */
+		if (o->verbose)
+			printf("umount.tarnfs: still mounted on %s, with host page %u\n",
+			       shown(d.mounted_on), id->claim.page);
+		return;
+	}
 	if (ret == -EBUSY) {
-		stays_claimed(id, "the file system is still in use, by a bind mount, in another mount "
+		stays_claimed(id, "the file system is still in use, in another mount "
 			      "namespace or by open files of a lazy umount",
 			      ", once that has ended");
 		return;
