@@ -52,7 +52,7 @@ cxl-*)
 	;;
 esac
 
-plan 146
+plan 152
 
 # ---- a pmem block device ----
 tarnfs device detach dax0.0 >/dev/null 2>&1
@@ -163,6 +163,13 @@ refuse "mount -o attach" 32 "has it mapped" mount -t tarnfs -o attach $dax $m
 same "... still bound" device_dax "$(driver)"
 kill $holder
 wait $holder 2>/dev/null
+for how in "thread open" "orphan-map mapped"; do
+	yes "a process: ${how% *}" hold "${how% *}"
+	refuse "attach" 1 "process $holder (holddev) has it ${how#* }: end it first" tarnfs device attach dax0.0
+	same "... still bound" device_dax "$(driver)"
+	kill $holder
+	wait $holder 2>/dev/null
+done
 yes "attach, once it has ended" tarnfs device attach dax0.0
 if [ $ours = fsdev_dax ]; then
 	yes "a process opens it" hold open
