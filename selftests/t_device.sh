@@ -52,7 +52,7 @@ cxl-*)
 	;;
 esac
 
-plan 152
+plan 154
 
 # ---- a pmem block device ----
 tarnfs device detach dax0.0 >/dev/null 2>&1
@@ -142,6 +142,9 @@ yes "mount" mount -t tarnfs $dax $m
 exec 9<$m/file
 yes "a lazy umount" umount -l $m
 refuse "detach" 1 "is in use: .*open files of a lazy umount" tarnfs device detach dax0.0
+refuse "... by who may not find out" 1 "whether it is mounted somewhere cannot be found out .*CAP_SYS_ADMIN" \
+	setpriv --bounding-set -sys_admin tarnfs device detach dax0.0
+same "... still bound" $ours "$(driver)"
 exec 9<&-
 yes "mount by device, umount by device" mount -t tarnfs $dax $m
 yes "umount $dax" umount $dax
