@@ -278,7 +278,7 @@ static void left_mounts(void **state)
 	mounted("create", ENODEV, 0, "");
 	mounted("create", EBUSY, EBUSY, "is in use: mounted in another mount namespace");
 	for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
-		mounted("fsopen", unknown[i], unknown[i], "whether it is mounted somewhere cannot be found out");
+		mounted("fsopen", unknown[i], unknown[i], "whether it is mounted somewhere cannot");
 		mounted("source", unknown[i], unknown[i], "cannot be found out");
 		mounted("create", unknown[i], unknown[i], "cannot be found out");
 		mounted("fsmount", unknown[i], unknown[i], "cannot be found out");
