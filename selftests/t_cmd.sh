@@ -36,11 +36,14 @@ killed_at() {
 	[ $? = 137 ]
 }
 
-plan 154
+plan 155
 
 # ---- before anything is there ----
 dd if=/dev/zero of="$work/zero" bs=1M count=1 2>/dev/null
 refuse "umount of nothing" 32 "nothing is mounted" umount.tarnfs "$m"
+# shellcheck disable=SC2016
+refuse "... without /proc nobody knows" 32 "is mounted there is not known" \
+	unshare -m sh -c 'umount -l /proc; exec umount.tarnfs "$1"' sh "$m"
 if [ -b $dev ]; then
 	busybox mke2fs $dev >/dev/null 2>&1
 	sync

@@ -52,7 +52,7 @@ cxl-*)
 	;;
 esac
 
-plan 146
+plan 154
 
 # ---- a pmem block device ----
 tarnfs device detach dax0.0 >/dev/null 2>&1
@@ -142,6 +142,9 @@ yes "mount" mount -t tarnfs $dax $m
 exec 9<$m/file
 yes "a lazy umount" umount -l $m
 refuse "detach" 1 "is in use: .*open files of a lazy umount" tarnfs device detach dax0.0
+refuse "... by who may not find out" 1 "whether it is mounted somewhere cannot be found out .*CAP_SYS_ADMIN" \
+	setpriv --bounding-set -sys_admin tarnfs device detach dax0.0
+same "... still bound" $ours "$(driver)"
 exec 9<&-
 yes "mount by device, umount by device" mount -t tarnfs $dax $m
 yes "umount $dax" umount $dax
@@ -163,6 +166,13 @@ refuse "mount -o attach" 32 "has it mapped" mount -t tarnfs -o attach $dax $m
 same "... still bound" device_dax "$(driver)"
 kill $holder
 wait $holder 2>/dev/null
+for how in "thread open" "orphan-map mapped"; do
+	yes "a process: ${how% *}" hold "${how% *}"
+	refuse "attach" 1 "process $holder (holddev) has it ${how#* }: end it first" tarnfs device attach dax0.0
+	same "... still bound" device_dax "$(driver)"
+	kill $holder
+	wait $holder 2>/dev/null
+done
 yes "attach, once it has ended" tarnfs device attach dax0.0
 if [ $ours = fsdev_dax ]; then
 	yes "a process opens it" hold open

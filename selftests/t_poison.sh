@@ -29,7 +29,7 @@ part() {
 	dd if="$1" bs=4096 skip="$2" count="$3" 2>/dev/null | sha256sum
 }
 
-plan 94
+plan 96
 rebind || bail "the driver cannot be bound anew"
 yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 4M "$dev"
 yes "mount" mount -t tarnfs "$dev" $m
@@ -178,9 +178,11 @@ same "... and remembered" "$((at50 + 4096))+4096 $((at + 4096))+4096 $((at + 163
 yes "umount" umount $m
 echo "0 1" >"/sys/block/${dev#/dev/}/badblocks"
 refuse "mount with a bad superblock says so" 32 "superblock.*poison" mount -t tarnfs "$dev" $m
+refuse "mkfs says what to do" 1 "Input/output error" mkfs.tarnfs -f --hosts-fenced "$dev"
+refuse "... with the command" 1 "memory of the device failed.*ndctl clear-errors" mkfs.tarnfs -f --hosts-fenced "$dev"
 else
 	i=0
-	while [ $i -lt 14 ]; do
+	while [ $i -lt 16 ]; do
 		i=$((i + 1))
 		skip "what the driver knows" "that of a devdax knows of no bad memory"
 	done

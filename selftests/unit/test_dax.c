@@ -467,16 +467,23 @@ static void users(void **state)
 	file(at("proc/77/maps"),
 	     "7f0000000000-7f0000200000 rw-p 00000000 00:05 12 /dev/dax0.0\n"
 	     "7f0000400000-7f0000600000 rw-s 00000000 00:05 13 /dev/zero\n");
-	link_to(at("proc/77/fd/0"), "/dev/zero");
+	link_to(at("proc/77/task/77/fd/0"), "/dev/zero");
 	link_to(at("proc/77/map_files/7f0000000000-7f0000200000"), "/dev/null");
 	link_to(at("proc/77/map_files/7f0000400000-7f0000600000"), "/dev/zero");
 	file(at("proc/net/fd/0"), "");
 	move(true, 1, "tarnfs_dax", NULL, "");
 	move(false, 1, "device_dax", NULL, "");
-	link_to(at("proc/77/fd/5"), "/dev/null");
+	link_to(at("proc/77/task/77/fd/5"), "/dev/null");
 	move(true, -EBUSY, "device_dax", "", "process 77 (worker) has it open");
+	/* a thread with descriptors of its own, whose process has none, not even a first thread */
+	unlink(at("proc/77/task/77/fd/5"));
+	link_to(at("proc/77/task/79/fd/3"), "/dev/null");
+	move(true, -EBUSY, "device_dax", "", "process 77 (worker) has it open");
+	bound("dax0.0", "tarnfs_dax");
+	move(false, -EBUSY, "tarnfs_dax", "", "process 77 (worker) has it open");
+	bound("dax0.0", "device_dax");
+	unlink(at("proc/77/task/79/fd/3"));
 	/* closed, and still mapped: also below 4 GiB, where maps has leading zeros */
-	unlink(at("proc/77/fd/5"));
 	file(at("proc/77/maps"), "00400000-00600000 rw-s 00000000 00:05 12 /dev/dax0.0\n");
 	link_to(at("proc/77/map_files/400000-600000"), "/dev/null");
 	move(true, -EBUSY, "device_dax", "", "process 77 (worker) has it mapped: end it first");
@@ -488,6 +495,48 @@ static void users(void **state)
 	move(false, -EBUSY, "tarnfs_dax", "", "has it mapped");
 	unlink(at("proc/77/maps"));
 	move(false, 1, "device_dax", NULL, "");
+	/* the first thread has ended: the mappings are shown by another */
+	file(at("proc/77/maps"), "");
+	file(at("proc/79/maps"), "00400000-00600000 rw-s 00000000 00:05 12 /dev/dax0.0\n");
+	link_to(at("proc/79/map_files/400000-600000"), "/dev/null");
+	move(true, -EBUSY, "device_dax", "", "process 77 (worker) has it mapped");
+}
+
+/* What cannot be looked at may be in use; what has gone meanwhile is not. */
+static void unseen(void **state)
+{
+	(void)state;
+	one_device();
+	file(at("proc/77/comm"), "worker\n");
+	link_to(at("proc/77/task/77/fd/0"), "/dev/zero");
+	link_to(at("proc/77/task/77/fd/1"), "/nowhere");
+	move(true, 1, "tarnfs_dax", NULL, "");
+	move(false, 1, "device_dax", NULL, "");
+	/* stat fails and readlink does not: of another file system */
+	link_to(at("proc/77/task/77/fd/2"), "2");
+	move(true, 1, "tarnfs_dax", NULL, "");
+	move(false, 1, "device_dax", NULL, "");
+	/* no folders: any error that is not "it has gone" */
+	file(at("proc/78/task/78/fd"), "");
+	move(true, -ENOTDIR, "device_dax", "", "whether process 78 (?) has it open cannot be seen");
+	bound("dax0.0", "tarnfs_dax");
+	move(false, -ENOTDIR, "tarnfs_dax", "", "Not a directory: try again, as root");
+	bound("dax0.0", "device_dax");
+	unlink(at("proc/78/task/78/fd"));
+	move(true, 1, "tarnfs_dax", NULL, "");
+	move(false, 1, "device_dax", NULL, "");
+	link_to(at("proc/78/maps"), "maps");
+	move(true, -ELOOP, "device_dax", "", "has it mapped cannot be seen");
+	file(at("proc/80/x"), "");
+	unlink(at("proc/78/maps"));
+	file(at("proc/78/maps"), "00400000-00600000 rw-s 00000000 00:05 12 /dev/dax0.0\n");
+	file(at("proc/78/map_files"), "");
+	move(true, -ENOTDIR, "device_dax", "", "has it mapped cannot be seen");
+	unlink(at("proc/78/map_files"));
+	move(true, 1, "tarnfs_dax", NULL, "");
+	move(false, 1, "device_dax", NULL, "");
+	file(at("proc/80/task"), "");
+	move(true, -ENOTDIR, "device_dax", "", "process 80");
 }
 
 /* Whatever fails, it is bound to what it was bound to. */
@@ -644,6 +693,7 @@ int main(void)
 		cmocka_unit_test(there_and_back),
 		cmocka_unit_test(refusals),
 		cmocka_unit_test(users),
+		cmocka_unit_test(unseen),
 		cmocka_unit_test(undone),
 		cmocka_unit_test(dynamic),
 		cmocka_unit_test(killed),

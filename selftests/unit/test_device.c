@@ -3,7 +3,7 @@
  * From a path to a device or an image; each thing that is none of them is
  * refused with what it is. (Real devices and mounts are tested in guests.)
  */
-#include "internal.h"
+#include "dax.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -42,6 +43,41 @@ int fstatfs(int fd, struct statfs *fs)
 	if (!ret && other_version)
 		fs->f_type = TARNFS_STATFS_MAGIC;
 	return ret;
+}
+
+/* A kernel that fails at one step of a new mount, with this errno; 0 = it works. */
+static const char *fails_at = "";
+static int fails_with;
+
+static int step(const char *name)
+{
+	if (strcmp(name, fails_at) || !fails_with)
+		return 0;
+	errno = fails_with;
+	return -1;
+}
+
+int fsopen(const char *type, unsigned int flags)
+{
+	(void)flags;
+	assert_string_equal(type, "tarnfs");
+	return step("fsopen") ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+int fsconfig(int fd, unsigned int cmd, const char *key, const void *value, int aux)
+{
+	(void)fd;
+	(void)value;
+	(void)aux;
+	return step(cmd == FSCONFIG_CMD_CREATE ? "create" : key);
+}
+
+int fsmount(int fd, unsigned int flags, unsigned int attr)
+{
+	(void)fd;
+	(void)flags;
+	(void)attr;
+	return step("fsmount") ? -1 : open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
 static char image[] = "/tmp/tarn-image-XXXXXX";
@@ -154,13 +190,14 @@ static void no_module(void **state)
 	int mntfd, dirfd, ret;
 
 	(void)state;
+	fails_at = "fsopen";
+	fails_with = ENODEV;
 	ret = tarn_mount_new("/dev/null", options, &mntfd, &dirfd, &err);
-	assert_true(ret < 0);
+	fails_with = 0;
+	assert_int_equal(ret, -ENODEV);
 	assert_int_equal(mntfd, -1);
 	assert_int_equal(dirfd, -1);
-	assert_true(err.text[0]);
-	if (ret == -ENODEV)
-		assert_non_null(strstr(err.text, "modprobe tarnfs"));
+	assert_non_null(strstr(err.text, "modprobe tarnfs"));
 }
 
 /* A path that is on no tarnfs. */
@@ -204,6 +241,62 @@ static void another_interface(void **state)
 	other_version = 0;
 }
 
+static void mounted(const char *where, int code, int want, const char *text)
+{
+	struct tarn_dax dax = { .name = "dax0.0", .node = "/dev/null", .major = 1, .minor = 3 };
+	struct tarn_err err = { "" };
+	int before = dup(0), after, ret;
+
+	close(before);
+	fails_at = where;
+	fails_with = code;
+	ret = tarn_dax_mounted(&dax, &err);
+	if (ret != -want)
+		fail_msg("%s: %d: %d, not %d (%s)", where, code, ret, -want, err.text);
+	if (!strstr(err.text, text))
+		fail_msg("'%s' does not say '%s'", err.text, text);
+	after = dup(0);
+	assert_int_equal(after, before);
+	close(after);
+	fails_with = 0;
+}
+
+/* Whether a mount is left: no answer but the module's own is "no". */
+static void left_mounts(void **state)
+{
+	static const int unknown[] = { ENOMEM, EMFILE, ENFILE, EINTR, EACCES, EPERM, EIO, ENOENT, ENOTBLK,
+				       EAGAIN };
+	struct tarn_dax dax = { .name = "dax0.0", .node = "/dev/zero", .major = 1, .minor = 3 };
+	struct tarn_err err = { "" };
+
+	(void)state;
+	mounted("", 0, 0, "");
+	mounted("fsopen", ENODEV, 0, "");
+	mounted("create", ENXIO, 0, "");
+	mounted("create", EOPNOTSUPP, 0, "");
+	mounted("create", EINVAL, 0, "");
+	mounted("create", ENODEV, 0, "");
+	mounted("create", EBUSY, EBUSY, "is in use: mounted in another mount namespace");
+	for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+		mounted("fsopen", unknown[i], unknown[i], "whether it is mounted somewhere cannot");
+		mounted("source", unknown[i], unknown[i], "cannot be found out");
+		mounted("create", unknown[i], unknown[i], "cannot be found out");
+		mounted("fsmount", unknown[i], unknown[i], "cannot be found out");
+	}
+	/* the same from where the module is not asked */
+	mounted("fsopen", ENXIO, ENXIO, "cannot be found out");
+	mounted("fsopen", EINVAL, EINVAL, "cannot be found out");
+	mounted("source", EOPNOTSUPP, EOPNOTSUPP, "cannot be found out");
+	mounted("meta", EINVAL, EINVAL, "cannot be found out");
+	/* not its node, or none */
+	assert_int_equal(tarn_dax_mounted(&dax, &err), -ENODEV);
+	assert_non_null(strstr(err.text, "mknod /dev/zero c 1 3"));
+	strcpy(dax.node, "/dev/no-such-node");
+	assert_int_equal(tarn_dax_mounted(&dax, &err), -ENODEV);
+	strcpy(dax.node, "/dev");
+	assert_int_equal(tarn_dax_mounted(&dax, &err), -ENODEV);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -213,6 +306,7 @@ int main(void)
 		cmocka_unit_test(no_session),
 		cmocka_unit_test(another_interface),
 		cmocka_unit_test(empty_and_odd_images),
+		cmocka_unit_test(left_mounts),
 	};
 
 	return cmocka_run_group_tests_name("device", tests, setup, teardown);

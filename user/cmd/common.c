@@ -341,9 +341,11 @@ static int mount_entry_search(const char *dir, const char *type, struct mount_en
 	bool found = false;
 	char *line = NULL;
 	size_t room = 0;
+	int ret = 0;
 
+	/* without /proc nothing is known, which is not "nothing is mounted" */
 	if (!f)
-		return -errno;
+		return errno == ENOENT ? -EIO : -errno;
 	while (getline(&line, &room, f) > 0) {
 		if (!mount_entry_parse(line, &e))
 			continue;
@@ -357,9 +359,13 @@ static int mount_entry_search(const char *dir, const char *type, struct mount_en
 			mount_entry_free(&e);
 		}
 	}
+	if (!feof(f))
+		ret = errno ? -errno : -EIO;
 	free(line);
 	fclose(f);
-	return found ? 0 : -ENOENT;
+	if (ret && found)
+		mount_entry_free(out);
+	return ret ? ret : found ? 0 : -ENOENT;
 }
 
 int mount_entry_find(const char *dir, struct mount_entry *out)

@@ -174,17 +174,17 @@ static int foreign_signatures(struct tarn_meta *meta, const char *path, bool wip
 
 	probe = blkid_new_probe();
 	if (!probe || blkid_probe_set_device(probe, meta->fd, 0, 0)) {
-		complain("%s: libblkid cannot look for other signatures on it%s", path,
+		complain("%s: libblkid cannot look for other signatures on it%s: try again", path,
 			 errno == ENOMEM ? ": out of memory" : "");
 		blkid_free_probe(probe);
-		return -EIO;
+		return -ENOMEM;
 	}
 	blkid_probe_enable_superblocks(probe, 1);
 	blkid_probe_set_superblocks_flags(probe, BLKID_SUBLKS_MAGIC | BLKID_SUBLKS_TYPE |
 						 BLKID_SUBLKS_BADCSUM);
 	blkid_probe_enable_partitions(probe, 1);
 	blkid_probe_set_partitions_flags(probe, BLKID_PARTS_MAGIC);
-	while ((ret = blkid_do_probe(probe)) == 0) {
+	while (errno = 0, (ret = blkid_do_probe(probe)) == 0) {
 		if (!blkid_probe_lookup_value(probe, "TYPE", &type, NULL)) {
 			if (blkid_probe_lookup_value(probe, "SBMAGIC_OFFSET", &offset, NULL) ||
 			    blkid_probe_lookup_value(probe, "SBMAGIC", &magic, &len))
@@ -215,18 +215,21 @@ static int foreign_signatures(struct tarn_meta *meta, const char *path, bool wip
 			ret = tarn_media_invalidate(meta->media, at, n);
 		if (ret || found > 1000) {
 			complain("%s: wiping the signature of '%s' at offset %s: %s", path, type,
-				 offset, ret ? strerror(-ret) : "it does not go away");
+				 offset, ret ? strerror(-ret) : "it does not go away: is another host "
+				 "writing to this memory?");
 			blkid_free_probe(probe);
-			return ret ? ret : -EIO;
+			return ret ? ret : -EBUSY;
 		}
 		/* the same prober again: some formats have more than one copy */
 		blkid_probe_step_back(probe);
 	}
 	blkid_free_probe(probe);
 	if (ret < 0) {
-		complain("%s: looking for other signatures on it failed: %s", path,
-			 errno ? strerror(errno) : "libblkid does not say why");
-		return -EIO;
+		ret = errno ? -errno : -ENODATA;
+		complain("%s: looking for other signatures on it failed: %s%s", path,
+			 ret != -ENODATA ? strerror(-ret) : "libblkid does not say why",
+			 ret != -EIO ? ": try again" : "");
+		return ret;
 	}
 	return found;
 }
@@ -367,6 +370,22 @@ static void report(const struct tarn_super *sb, const struct tarn_device *d,
 	}
 }
 
+/* What to do about memory, or a disk below an image, that cannot be read or written. */
+static void complain_bad(const struct tarn_device *d)
+{
+	if (d->is_file)
+		complain("the disk that the image is on fails, or the image was cut meanwhile (dmesg says "
+			 "more): make the image elsewhere");
+	else if (d->is_dax && d->dax.kind != TARN_DAX_NVDIMM)
+		complain("memory of the device failed, or it is being removed (dmesg says which): replace "
+			 "the memory that failed");
+	else
+		complain("memory of the device failed, or it is being removed (dmesg says which): ndctl "
+			 "list -M shows bad blocks, ndctl clear-errors %s repairs them where the platform "
+			 "can; otherwise replace the module",
+			 d->is_dax && d->dax.namespace[0] ? d->dax.namespace : "NAMESPACE");
+}
+
 /* Of what is not there: a device is missing, an image may be about to be made. */
 static int no_such_file(const char *path)
 {
@@ -425,8 +444,8 @@ static int make(const struct options *o)
 			complain("a larger image: truncate -s %lluM %s%s",
 				 (unsigned long long)(sb.data_start + TARNFS_HUGE) >> 20,
 				 shown(d.path), o->log_size ? ", or a smaller --log-size" : "");
-		else if (ret == -ENOSPC && o->log_size)
-			complain("a larger device, or a smaller --log-size");
+		else if (ret == -ENOSPC)
+			complain("a larger device%s", o->log_size ? ", or a smaller --log-size" : "");
 		return ret;
 	}
 
@@ -461,7 +480,7 @@ static int make(const struct options *o)
 	if (memcmp(back.uuid, sb.uuid, 16) != 0) {
 		complain("%s: what was read back is another file system: is another host writing "
 			 "to this memory?", shown(d.path));
-		ret = -EIO;
+		ret = -ESTALE;
 		goto out;
 	}
 	if (d.is_file && fsync(meta.fd)) {
@@ -473,6 +492,8 @@ static int make(const struct options *o)
 		report(&sb, &d, &opt);
 out:
 	tarn_meta_close(&meta);
+	if (ret == -EIO)
+		complain_bad(&d);
 	return ret;
 }
 

@@ -116,7 +116,12 @@ static int find_mount(const char *target, struct mount_entry *e)
 		ret = mount_entry_find(d.mounted_on, e);
 	free(dir);
 	if (ret) {
-		complain("%s: nothing is mounted there", shown(target));
+		if (ret == -ENOENT)
+			complain("%s: nothing is mounted there", shown(target));
+		else
+			complain("%s: whether something is mounted there is not known: "
+				 "/proc/self/mountinfo: %s: is /proc mounted?", shown(target),
+				 strerror(-ret));
 		return ret;
 	}
 	if (strcmp(e->type, "tarnfs") != 0) {

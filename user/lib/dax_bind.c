@@ -66,59 +66,125 @@ const struct tarn_dax_places tarn_dax_here = {
 
 /* ---- who uses it ---- */
 
-static bool is_it(const struct tarn_dax *dax, int dirfd, const char *name)
+/* Of what ended while it was looked at. */
+static bool has_gone(int code)
+{
+	return code == ENOENT || code == ESRCH;
+}
+
+/*
+ * 1: it is, 0: it is not, or has gone; a negative errno: nobody knows, which is not "no". The
+ * target's own file system may refuse its stat to root (FUSE: EACCES), and then readlink works
+ * nonetheless; EPERM is the kernel's answer at map_files to who may not see it.
+ */
+static int is_it(const struct tarn_dax *dax, int dirfd, const char *name)
 {
 	struct stat st;
+	char target;
 
-	return !fstatat(dirfd, name, &st, 0) && S_ISCHR(st.st_mode) &&
-	       major(st.st_rdev) == dax->major && minor(st.st_rdev) == dax->minor;
+	if (!fstatat(dirfd, name, &st, 0))
+		return S_ISCHR(st.st_mode) && major(st.st_rdev) == dax->major &&
+		       minor(st.st_rdev) == dax->minor;
+	if (errno == EPERM)
+		return -EPERM;
+	if (has_gone(errno) || readlinkat(dirfd, name, &target, 1) >= 0)
+		return 0;
+	return has_gone(errno) ? 0 : -errno;
 }
 
-static bool has_open(const struct tarn_dax *dax, const char *process)
+/* As is_it(). dir: an fd folder, one of a thread: threads need not share their descriptors. */
+static int has_open(const struct tarn_dax *dax, const char *dir)
 {
-	char path[PATH_MAX];
-	bool found = false;
 	struct dirent *e;
-	DIR *dir;
+	DIR *d = opendir(dir);
+	int ret = 0;
 
-	snprintf(path, sizeof(path), "%.4000s/fd", process);
-	dir = opendir(path);
-	while (dir && !found && (e = readdir(dir)))
-		found = isdigit((unsigned char)e->d_name[0]) && is_it(dax, dirfd(dir), e->d_name);
-	if (dir)
-		closedir(dir);
-	return found;
+	if (!d)
+		return has_gone(errno) ? 0 : -errno;
+	while (!ret && (errno = 0, e = readdir(d)))
+		if (isdigit((unsigned char)e->d_name[0]))
+			ret = is_it(dax, dirfd(d), e->d_name);
+	if (!ret && errno && !has_gone(errno))
+		ret = -errno;
+	closedir(d);
+	return ret;
 }
 
-/* A mapping outlives its descriptor. Devices of DAX memory can only be mapped shared. */
-static bool has_mapped(const struct tarn_dax *dax, const char *process)
+/*
+ * As is_it(). A mapping outlives its descriptor. Devices of DAX memory can only be mapped
+ * shared. *any: there are mappings, that is it has not ended.
+ */
+static int has_mapped(const struct tarn_dax *dax, const char *process, bool *any)
 {
 	unsigned long start, end, inode;
 	char path[PATH_MAX], flags[8];
-	bool found = false;
 	char *line = NULL;
+	int fd, ret = 0;
 	size_t room = 0;
 	FILE *f;
-	int fd;
 
 	snprintf(path, sizeof(path), "%.4000s/maps", process);
 	f = fopen(path, "re");
 	if (!f)
-		return false;
+		return has_gone(errno) ? 0 : -errno;
 	snprintf(path, sizeof(path), "%.4000s/map_files", process);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	while (fd >= 0 && !found && getline(&line, &room, f) > 0) {
+	if (fd < 0 && !has_gone(errno))
+		ret = -errno;
+	while (fd >= 0 && !ret && (errno = 0, getline(&line, &room, f) > 0)) {
+		*any = true;
 		if (sscanf(line, "%lx-%lx %7s %*s %*s %lu", &start, &end, flags, &inode) != 4 ||
 		    flags[3] != 's' || !inode)
 			continue;
 		snprintf(path, sizeof(path), "%lx-%lx", start, end);
-		found = is_it(dax, fd, path);
+		ret = is_it(dax, fd, path);
 	}
+	if (fd >= 0 && !ret && errno && !has_gone(errno))
+		ret = -errno;
 	free(line);
 	fclose(f);
 	if (fd >= 0)
 		close(fd);
-	return found;
+	return ret;
+}
+
+/*
+ * As is_it(); *how: what it does with it. Each thread by itself: it may have descriptors of its
+ * own, and of a process whose first thread has ended the others alone show anything. Mappings
+ * are one process's: they are read once, in /proc/THREAD, which no listing of /proc has.
+ */
+static int uses(const struct tarn_dax_places *p, const struct tarn_dax *dax, const char *pid,
+		const char **how)
+{
+	char path[PATH_MAX];
+	bool any = false;
+	struct dirent *e;
+	int ret = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "%.4000s/%.20s/task", p->proc, pid);
+	dir = opendir(path);
+	if (!dir)
+		return has_gone(errno) ? 0 : -errno;
+	while (!ret && (errno = 0, e = readdir(dir))) {
+		if (!isdigit((unsigned char)e->d_name[0]))
+			continue;
+		if (!any) {
+			*how = "mapped";
+			snprintf(path, sizeof(path), "%.4000s/%.20s", p->proc, e->d_name);
+			ret = has_mapped(dax, path, &any);
+		}
+		if (!ret) {
+			*how = "open";
+			snprintf(path, sizeof(path), "%.4000s/%.20s/task/%.20s/fd", p->proc, pid,
+				 e->d_name);
+			ret = has_open(dax, path);
+		}
+	}
+	if (!ret && errno && !has_gone(errno))
+		ret = -errno;
+	closedir(dir);
+	return ret;
 }
 
 /*
@@ -132,25 +198,33 @@ static int refuse_used(const struct tarn_dax_places *p, const struct tarn_dax *d
 		       struct tarn_err *err)
 {
 	char path[PATH_MAX], name[64];
+	const char *how = "";
 	struct dirent *e;
 	int ret = 0;
 	DIR *dir = opendir(p->proc);
 
 	if (!dir)
 		return tarn_fail(err, errno, "%s: %s", p->proc, strerror(errno));
-	while (!ret && (e = readdir(dir))) {
-		const char *how;
-
+	while (!ret && (errno = 0, e = readdir(dir))) {
 		if (!isdigit((unsigned char)e->d_name[0]))
 			continue;
-		snprintf(path, sizeof(path), "%.4000s/%.20s", p->proc, e->d_name);
-		how = has_mapped(dax, path) ? "mapped" : has_open(dax, path) ? "open" : NULL;
-		if (!how)
+		ret = uses(p, dax, e->d_name, &how);
+		if (!ret)
 			continue;
-		tarn_sysfs_read(name, sizeof(name), "%s/comm", path);
-		ret = tarn_fail(err, EBUSY, "%s: process %.20s (%s) has it %s: end it first",
-				dax->node, e->d_name, name, how);
+		snprintf(path, sizeof(path), "%.4000s/%.20s", p->proc, e->d_name);
+		if (tarn_sysfs_read(name, sizeof(name), "%s/comm", path) < 0)
+			strcpy(name, "?");
+		if (ret > 0)
+			ret = tarn_fail(err, EBUSY, "%s: process %.20s (%s) has it %s: end it first",
+					dax->node, e->d_name, name, how);
+		else
+			ret = tarn_fail(err, -ret, "%s: whether process %.20s (%s) has it %s cannot be "
+					"seen: %s: try again, as root of the host, not of a container",
+					dax->node, e->d_name, name, how, strerror(-ret));
 	}
+	if (!ret && errno)
+		ret = tarn_fail(err, errno, "%s: %s: who uses %s cannot be seen: try again", p->proc,
+				strerror(errno), dax->node);
 	closedir(dir);
 	return ret;
 }

@@ -202,12 +202,14 @@ static int set_option(int fsfd, const char *option)
 	return fsconfig(fsfd, FSCONFIG_SET_STRING, key, value + 1, 0);
 }
 
-int tarn_mount_new(const char *device, const char *const *options, int *mntfd, int *dirfd,
-		   struct tarn_err *err)
+/* *asked: the module itself was asked to make the mount, whatever it answered. */
+static int mount_new(const char *device, const char *const *options, int *mntfd, int *dirfd,
+		     bool *asked, struct tarn_err *err)
 {
 	int ret = 0, fsfd = fsopen("tarnfs", FSOPEN_CLOEXEC);
 
 	*mntfd = *dirfd = -1;
+	*asked = false;
 	if (fsfd < 0) {
 		switch (errno) {
 		case ENODEV:
@@ -225,8 +227,11 @@ int tarn_mount_new(const char *device, const char *const *options, int *mntfd, i
 	for (; !ret && options && *options; options++)
 		if (set_option(fsfd, *options))
 			ret = create_failed(fsfd, device, *options, errno, err);
-	if (!ret && fsconfig(fsfd, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
-		ret = create_failed(fsfd, device, "mount", errno, err);
+	if (!ret) {
+		*asked = true;
+		if (fsconfig(fsfd, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
+			ret = create_failed(fsfd, device, "mount", errno, err);
+	}
 	if (!ret) {
 		*mntfd = fsmount(fsfd, FSMOUNT_CLOEXEC, 0);
 		if (*mntfd < 0)
@@ -246,21 +251,64 @@ int tarn_mount_new(const char *device, const char *const *options, int *mntfd, i
 	return ret;
 }
 
+int tarn_mount_new(const char *device, const char *const *options, int *mntfd, int *dirfd,
+		   struct tarn_err *err)
+{
+	bool asked;
+
+	return mount_new(device, options, mntfd, dirfd, &asked, err);
+}
+
+/*
+ * The module says these of a device that it cannot mount, and says EBUSY before them of one that
+ * it has mounted. All else (no memory, no descriptors, a signal, a security module...) may come
+ * before it has looked.
+ */
+static bool proves_no_mount(int ret, bool asked)
+{
+	switch (ret) {
+	case 0:
+		return true;
+	case -ENODEV:	/* not asked: no module is there, so no mount */
+		return true;
+	case -ENXIO:
+	case -EOPNOTSUPP:
+	case -EINVAL:
+		return asked;
+	default:
+		return false;
+	}
+}
+
 int tarn_dax_mounted(const struct tarn_dax *dax, struct tarn_err *err)
 {
 	static const char *const options[] = { "meta", "ro", NULL };
+	struct tarn_err why = { "" };
 	int mntfd, dirfd, ret;
+	struct stat st;
+	bool asked;
 
+	/* what is mounted below is what the path leads to */
+	if (stat(dax->node, &st) || !S_ISCHR(st.st_mode) || major(st.st_rdev) != dax->major ||
+	    minor(st.st_rdev) != dax->minor)
+		return tarn_fail(err, ENODEV, "%s is not there, or not %s (%u:%u): whether that is mounted "
+				 "somewhere cannot be found out: udevadm trigger, or mknod %s c %u %u",
+				 dax->node, dax->name, dax->major, dax->minor, dax->node, dax->major,
+				 dax->minor);
 	/* the exclusive mount: what only another namespace or an open file holds is found too */
-	ret = tarn_mount_new(dax->node, options, &mntfd, &dirfd, NULL);
+	ret = mount_new(dax->node, options, &mntfd, &dirfd, &asked, &why);
 	if (!ret) {
 		close(dirfd);
 		close(mntfd);
 	}
-	if (ret != -EBUSY)
+	if (proves_no_mount(ret, asked))
 		return 0;
-	return tarn_fail(err, EBUSY, "%s is in use: mounted in another mount namespace, or by open "
-			 "files of a lazy umount", dax->node);
+	if (ret == -EBUSY)
+		return tarn_fail(err, EBUSY, "%s is in use: mounted in another mount namespace, or by open "
+				 "files of a lazy umount, or a fsck.tarnfs, mkfs.tarnfs or tarnfs command "
+				 "is at work on it: end that first", dax->node);
+	return tarn_fail(err, -ret, "%s: whether it is mounted somewhere cannot be found out (%.300s): "
+			 "try again once that is mended", dax->node, why.text);
 }
 
 /* ---- metadata ---- */

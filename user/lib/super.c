@@ -264,8 +264,9 @@ int tarn_mkfs_plan(struct tarn_super *sb, const struct tarn_mkfs *opt, struct ta
 	sb->data_end = opt->dev_size / TARNFS_BLOCK * TARNFS_BLOCK;
 	sb->data_start = tarn_round_up(TARNFS_LOG_OFF + TARNFS_AREAS * area, TARNFS_HUGE);
 	if (opt->dev_size > TARNFS_SIZE_MAX)
-		return tarn_fail(err, EINVAL, "device of %llu bytes",
-				 (unsigned long long)opt->dev_size);
+		return tarn_fail(err, EINVAL, "device of %llu bytes: at most %llu are possible: make a "
+				 "smaller one", (unsigned long long)opt->dev_size,
+				 (unsigned long long)TARNFS_SIZE_MAX);
 	if (sb->data_end < sb->data_start + TARNFS_HUGE)
 		return tarn_fail(err, ENOSPC,
 				 "device too small: %llu bytes, at least %llu are needed with logs "
