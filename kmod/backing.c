@@ -178,8 +178,14 @@ int tarnfs_backing_open(struct tarnfs_backing *backing, struct super_block *sb,
 
 void tarnfs_backing_close(struct tarnfs_backing *backing, struct super_block *sb)
 {
-	if (backing->claimed)
+	/*
+	 * After a removal the dax device may have been bound anew, and have
+	 * another holder, which fs_put_dax() of 7.3 would not leave alone.
+	 */
+	if (backing->claimed && dax_holder(backing->dax) == sb)
 		fs_put_dax(backing->dax, sb);
+	else if (backing->claimed)
+		put_dax(backing->dax);
 	backing->claimed = false;
 	if (backing->dev) {
 		put_dax(backing->dax);
