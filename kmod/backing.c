@@ -172,6 +172,7 @@ int tarnfs_backing_open(struct tarnfs_backing *backing, struct super_block *sb,
 	if (err)
 		return err;
 	/* else the kernel takes fsync's cache flushes for needless */
+	backing->cache_was_off = !dax_write_cache_enabled(backing->dax);
 	dax_write_cache(backing->dax, true);
 	return 0;
 }
@@ -182,10 +183,13 @@ void tarnfs_backing_close(struct tarnfs_backing *backing, struct super_block *sb
 	 * After a removal the dax device may have been bound anew, and have
 	 * another holder, which fs_put_dax() of 7.3 would not leave alone.
 	 */
-	if (backing->claimed && dax_holder(backing->dax) == sb)
+	if (backing->claimed && dax_holder(backing->dax) == sb) {
+		if (backing->cache_was_off)
+			dax_write_cache(backing->dax, false);
 		fs_put_dax(backing->dax, sb);
-	else if (backing->claimed)
+	} else if (backing->claimed) {
 		put_dax(backing->dax);
+	}
 	backing->claimed = false;
 	if (backing->dev) {
 		put_dax(backing->dax);

@@ -29,7 +29,7 @@ part() {
 	dd if="$1" bs=4096 skip="$2" count="$3" 2>/dev/null | sha256sum
 }
 
-plan 94
+plan 96
 rebind || bail "the driver cannot be bound anew"
 yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 4M "$dev"
 yes "mount" mount -t tarnfs "$dev" $m
@@ -157,10 +157,14 @@ yes "umount" umount $m
 
 if [ -b "$dev" ]; then
 # --- what the driver knows ----------------------------------------------------------------
+cache=/sys/block/${dev#/dev/}/dax/write_cache
+echo 0 >"$cache"
 yes "mount" mount -t tarnfs "$dev" $m
+same "the device's write_cache is on, so that fsync flushes" 1 "$(cat "$cache")"
 at=$(off_of $m/driver)
 at50=$(off_of $hit)
 yes "umount" umount $m
+same "... and as it was before after umount" 0 "$(cat "$cache")"
 echo "$((at / 512 + 9)) 1" >"/sys/block/${dev#/dev/}/badblocks"
 refuse "status of the device lists it" 0 "^  $(printf '0x%x' $((at + 4096))) *4096 *file /driver from byte 4096$" \
 	tarnfs status "$dev"
@@ -180,7 +184,7 @@ echo "0 1" >"/sys/block/${dev#/dev/}/badblocks"
 refuse "mount with a bad superblock says so" 32 "superblock.*poison" mount -t tarnfs "$dev" $m
 else
 	i=0
-	while [ $i -lt 14 ]; do
+	while [ $i -lt 16 ]; do
 		i=$((i + 1))
 		skip "what the driver knows" "that of a devdax knows of no bad memory"
 	done
