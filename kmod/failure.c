@@ -21,6 +21,7 @@
 #include "tarnfs.h"
 
 #define TARNFS_SCAN_PAGES	32768L	/* looked at without a look at signals */
+#define TARNFS_REMOVED		16	/* removals that a mount under way can tell apart */
 
 /* ---- all inodes --------------------------------------------------------- */
 
@@ -114,6 +115,7 @@ void tarnfs_gone(struct super_block *sb)
 static DEFINE_MUTEX(tarnfs_mounts_mutex);	/* the list, what is in it, users from 0 */
 static LIST_HEAD(tarnfs_mounts);		/* tarnfs_sb_info.failure_link */
 static unsigned int tarnfs_removals;		/* of devices, told of since the module is there */
+static const struct dax_device *tarnfs_removed[TARNFS_REMOVED];	/* the last ones; to compare only */
 static atomic_t tarnfs_mounts_left = ATOMIC_INIT(0);	/* mounts taken off the list */
 static DECLARE_WAIT_QUEUE_HEAD(tarnfs_failure_wait);	/* for that, and for no users */
 
@@ -124,12 +126,26 @@ void tarnfs_failure_begin(struct tarnfs_sb_info *sbi)
 	mutex_unlock(&tarnfs_mounts_mutex);
 }
 
+/* Whether the device was removed since begin, or might have been. */
+static bool tarnfs_was_removed(const struct tarnfs_sb_info *sbi)
+{
+	unsigned int i = sbi->failure_removals;
+
+	lockdep_assert_held(&tarnfs_mounts_mutex);
+	if (tarnfs_removals - i > TARNFS_REMOVED)
+		return true;
+	for (; i != tarnfs_removals; i++)
+		if (tarnfs_removed[i % TARNFS_REMOVED] == sbi->backing.dax)
+			return true;
+	return false;
+}
+
 int tarnfs_failure_add(struct tarnfs_sb_info *sbi)
 {
 	int err = 0;
 
 	mutex_lock(&tarnfs_mounts_mutex);
-	if (sbi->failure_removals != tarnfs_removals)
+	if (tarnfs_was_removed(sbi))
 		err = -ENODEV;
 	else
 		list_add(&sbi->failure_link, &tarnfs_mounts);
@@ -201,7 +217,7 @@ void tarnfs_dax_removed(struct dax_device *dax)
 	bool stopped;
 
 	mutex_lock(&tarnfs_mounts_mutex);
-	tarnfs_removals++;
+	tarnfs_removed[tarnfs_removals++ % TARNFS_REMOVED] = dax;
 	sbi = tarnfs_failure_find(dax);
 	if (!sbi) {
 		mutex_unlock(&tarnfs_mounts_mutex);

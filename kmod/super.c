@@ -379,7 +379,7 @@ static int tarnfs_fill_super(struct super_block *sb, struct fs_context *fc)
 		return -ENOMEM;
 	err = tarnfs_failure_add(sbi);
 	if (err) {
-		errorfc(fc, "%s: a device was removed meanwhile; if it was not this one: try again",
+		errorfc(fc, "%s: device was removed while it was being mounted (or many others were): try again",
 			sb->s_id);
 		return err;
 	}

@@ -98,7 +98,7 @@ struct tarnfs_sb_info {
 	/* Failures of the device: see failure.c. */
 	struct list_head	failure_link;
 	atomic_t		failure_users;
-	unsigned int		failure_removals;	/* of any device, when ours was opened */
+	unsigned int		failure_removals;	/* tarnfs_removals when ours was opened */
 	bool			failure_stopped;	/* umount: users take no inodes */
 	atomic_t		leaving;	/* inodes with DAX entries on their way out */
 
