@@ -441,6 +441,9 @@ static void tarnfs_kill_users(struct inode *inode, u64 pos, u64 len, int mf_flag
 	struct address_space *mapping = inode->i_mapping;
 	u64 at;
 
+	/* A fault that looked before the page was known to be bad has made its entry after this. */
+	filemap_invalidate_lock(mapping);
+	filemap_invalidate_unlock(mapping);
 	/* fsync says so, once to each descriptor; before anyone can know and ask */
 	mapping_set_error(mapping, -EIO);
 	for (at = pos; at < pos + len; at += PAGE_SIZE) {
