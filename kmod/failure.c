@@ -370,7 +370,7 @@ struct tarnfs_range *tarnfs_bad_list(struct tarnfs_sb_info *sbi, u32 *count)
 /*
  * The good bytes between two bad ranges that became one: what was stored there
  * is not written back any more, so fsync says so, and who has them mapped loses
- * them as all others did. Nobody is killed, and a later mount has them again.
+ * them as all others did. Nobody is killed, and no page is marked for later mounts.
  */
 static void tarnfs_give_up(struct tarnfs_sb_info *sbi, struct tarnfs_range lost)
 {
