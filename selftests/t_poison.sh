@@ -207,6 +207,7 @@ yes "the driver is bound anew" rebind
 yes "mount" mount -t tarnfs "$dev" $m
 same "a good page between bad ones is given up: its mapping, and fsync says so; the next is not" \
 	"EIO done BUS_MCEERR_AR lsb 12 fine EIO EIO done EIO" "$($f join $m/ballast $m/big)"
+# shellcheck disable=SC2046 # as many words as there are
 set -- $($f ranges $m)
 same "... all ranges are there" 1024 $#
 at=$(off_of $m/ballast)
