@@ -118,15 +118,22 @@ static int tarnfs_backing_check(struct tarnfs_backing *backing, struct super_blo
 				struct fs_context *fc)
 {
 	const char *mode = backing->bdev ? "fsdax" : "devdax";
+	bool has_pages = false, on_media = false;
 	unsigned long pfn;
-	struct page *page;
 	void *kaddr;
 	long pages;
 	int id;
 
+	/* page structures go with the device, which waits for the end of this */
 	id = dax_read_lock();
 	pages = tarnfs_direct_access(backing->dax, PHYS_PFN(backing->start), 1,
 				     DAX_RECOVERY_WRITE, &kaddr, &pfn);
+	if (pages > 0 && pfn_valid(pfn)) {
+		struct page *page = pfn_to_page(pfn);
+
+		has_pages = is_zone_device_page(page);
+		on_media = has_pages && page_pgmap(page)->flags & PGMAP_ALTMAP_VALID;
+	}
 	dax_read_unlock(id);
 	if (pages < 1) {
 		errorfc(fc, "%s: cannot address the device: error %ld", sb->s_id, pages);
@@ -138,14 +145,13 @@ static int tarnfs_backing_check(struct tarnfs_backing *backing, struct super_blo
 			backing->bdev ? ", and begin a partition at a multiple of 2 MiB" : "");
 		return -EINVAL;
 	}
-	page = pfn_valid(pfn) ? pfn_to_page(pfn) : NULL;
-	if (!page || !is_zone_device_page(page)) {
+	if (!has_pages) {
 		errorfc(fc, "%s: memory has no page structures; make the namespace with: ndctl create-namespace -f -e NAMESPACE -m %s --map=mem",
 			sb->s_id, mode);
 		return -EINVAL;
 	}
 	/* Page structures in the device itself are this host's alone, and change all the time. */
-	if (page_pgmap(page)->flags & PGMAP_ALTMAP_VALID) {
+	if (on_media) {
 		errorfc(fc, "%s: namespace was made with --map=dev, which keeps this host's page structures on the shared media; make it with: ndctl create-namespace -f -e NAMESPACE -m %s --map=mem",
 			sb->s_id, mode);
 		return -EOPNOTSUPP;
@@ -166,14 +172,24 @@ int tarnfs_backing_open(struct tarnfs_backing *backing, struct super_block *sb,
 	if (err)
 		return err;
 	/* else the kernel takes fsync's cache flushes for needless */
+	backing->cache_was_off = !dax_write_cache_enabled(backing->dax);
 	dax_write_cache(backing->dax, true);
 	return 0;
 }
 
 void tarnfs_backing_close(struct tarnfs_backing *backing, struct super_block *sb)
 {
-	if (backing->claimed)
+	/*
+	 * After a removal the dax device may have been bound anew, and have
+	 * another holder, which fs_put_dax() of 7.3 would not leave alone.
+	 */
+	if (backing->claimed && dax_holder(backing->dax) == sb) {
+		if (backing->cache_was_off)
+			dax_write_cache(backing->dax, false);
 		fs_put_dax(backing->dax, sb);
+	} else if (backing->claimed) {
+		put_dax(backing->dax);
+	}
 	backing->claimed = false;
 	if (backing->dev) {
 		put_dax(backing->dax);

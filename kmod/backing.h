@@ -26,6 +26,7 @@ struct tarnfs_backing {
 	struct block_device	*bdev;		/* the superblock's, or NULL */
 	struct device		*dev;		/* of the dax bus, or NULL */
 	bool			claimed;	/* dax knows sb as its holder */
+	bool			cache_was_off;	/* dax's write_cache, which is on while mounted */
 };
 
 /*

@@ -19,7 +19,7 @@ int tarnfs_bdev_open(struct tarnfs_backing *backing, struct super_block *sb,
 	backing->dax = fs_dax_get_by_bdev(sb->s_bdev, &backing->start, sb,
 					  &tarnfs_holder_operations);
 	if (!backing->dax) {
-		errorfc(fc, "%s: no DAX access: another user holds the device, or the partition does not begin and end at multiples of 4 KiB",
+		errorfc(fc, "%s: no DAX access: another user holds the device, or it is being removed, or the partition does not begin and end at multiples of 4 KiB",
 			sb->s_id);
 		return -EBUSY;
 	}

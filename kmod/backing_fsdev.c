@@ -38,9 +38,11 @@ static struct dax_device_driver tarnfs_driver = {
 
 /*
  * fsdev_dax tells the holder of a dax device when it goes; but it looks whether
- * there is one without a lock, so a mount under way may go unnoticed. This
- * comes later, with the device locked, and misses none: see
- * tarnfs_backing_confirm(). A second notice finds nothing left to do.
+ * there is one without a lock, so a mount under way may go unnoticed. This one
+ * comes before the driver's remove, with the device locked until that is over:
+ * a mount that is in the list by now is found, and one that comes later waits
+ * for the device's lock in tarnfs_backing_confirm(), and sees that it went. Of
+ * the two notices the second finds nothing left to do.
  */
 static int tarnfs_daxbus_notify(struct notifier_block *nb, unsigned long action, void *data)
 {

@@ -21,6 +21,7 @@
 #include "tarnfs.h"
 
 #define TARNFS_SCAN_PAGES	32768L	/* looked at without a look at signals */
+#define TARNFS_REMOVED		16	/* removals that a mount under way can tell apart */
 
 /* ---- all inodes --------------------------------------------------------- */
 
@@ -114,6 +115,7 @@ void tarnfs_gone(struct super_block *sb)
 static DEFINE_MUTEX(tarnfs_mounts_mutex);	/* the list, what is in it, users from 0 */
 static LIST_HEAD(tarnfs_mounts);		/* tarnfs_sb_info.failure_link */
 static unsigned int tarnfs_removals;		/* of devices, told of since the module is there */
+static const struct dax_device *tarnfs_removed[TARNFS_REMOVED];	/* the last ones; to compare only */
 static atomic_t tarnfs_mounts_left = ATOMIC_INIT(0);	/* mounts taken off the list */
 static DECLARE_WAIT_QUEUE_HEAD(tarnfs_failure_wait);	/* for that, and for no users */
 
@@ -124,12 +126,26 @@ void tarnfs_failure_begin(struct tarnfs_sb_info *sbi)
 	mutex_unlock(&tarnfs_mounts_mutex);
 }
 
+/* Whether the device was removed since begin, or might have been. */
+static bool tarnfs_was_removed(const struct tarnfs_sb_info *sbi)
+{
+	unsigned int i = sbi->failure_removals;
+
+	lockdep_assert_held(&tarnfs_mounts_mutex);
+	if (tarnfs_removals - i > TARNFS_REMOVED)
+		return true;
+	for (; i != tarnfs_removals; i++)
+		if (tarnfs_removed[i % TARNFS_REMOVED] == sbi->backing.dax)
+			return true;
+	return false;
+}
+
 int tarnfs_failure_add(struct tarnfs_sb_info *sbi)
 {
 	int err = 0;
 
 	mutex_lock(&tarnfs_mounts_mutex);
-	if (sbi->failure_removals != tarnfs_removals)
+	if (tarnfs_was_removed(sbi))
 		err = -ENODEV;
 	else
 		list_add(&sbi->failure_link, &tarnfs_mounts);
@@ -201,7 +217,7 @@ void tarnfs_dax_removed(struct dax_device *dax)
 	bool stopped;
 
 	mutex_lock(&tarnfs_mounts_mutex);
-	tarnfs_removals++;
+	tarnfs_removed[tarnfs_removals++ % TARNFS_REMOVED] = dax;
 	sbi = tarnfs_failure_find(dax);
 	if (!sbi) {
 		mutex_unlock(&tarnfs_mounts_mutex);
@@ -220,127 +236,6 @@ void tarnfs_dax_removed(struct dax_device *dax)
 	}
 	tarnfs_take_away(sbi);
 	tarnfs_failure_put(sbi);
-}
-
-/* ---- bad memory --------------------------------------------------------- */
-
-u64 tarnfs_good_bytes(struct tarnfs_sb_info *sbi, u64 off, u64 len)
-{
-	const struct tarn_bad *bad = sbi->tree.bad;
-	unsigned int seq;
-	u64 good;
-
-	if (likely(!READ_ONCE(bad->count)))
-		return len;
-	do {
-		u32 i;
-
-		seq = read_seqbegin(&sbi->bad_lock);
-		good = len;
-		i = tarn_bad_find(bad, off);
-		if (i < min_t(u32, bad->count, TARN_BAD_MAX)) {
-			u64 start = bad->range[i].off;
-
-			good = start > off ? min(len, start - off) : 0;
-		}
-	} while (read_seqretry(&sbi->bad_lock, seq));
-	return good;
-}
-
-static void tarnfs_bad_add(struct tarnfs_sb_info *sbi, u64 off, u64 len)
-{
-	down_write(&sbi->tree_rwsem);
-	write_seqlock(&sbi->bad_lock);
-	tarn_bad_insert(sbi->tree.bad, off, len);
-	write_sequnlock(&sbi->bad_lock);
-	tarn_bad_account(&sbi->tree);
-	if (sbi->tree.bad->count == TARN_BAD_MAX)
-		pr_warn_once("%s: %u bad ranges: more are joined with what lies between them\n",
-			     sbi->sb->s_id, TARN_BAD_MAX);
-	up_write(&sbi->tree_rwsem);
-}
-
-struct tarnfs_range *tarnfs_bad_list(struct tarnfs_sb_info *sbi, u32 *count)
-{
-	struct tarnfs_range *copy = kvmalloc_array(TARN_BAD_MAX, sizeof(*copy), GFP_KERNEL);
-
-	if (!copy)
-		return NULL;
-	down_read(&sbi->tree_rwsem);
-	*count = sbi->tree.bad->count;
-	memcpy(copy, sbi->tree.bad->range, *count * sizeof(*copy));
-	up_read(&sbi->tree_rwsem);
-	return copy;
-}
-
-bool tarnfs_bad_page(struct tarnfs_sb_info *sbi, u64 off)
-{
-	pgoff_t pgoff = PHYS_PFN(sbi->backing.start + off);
-	bool bad = false;
-	void *kaddr;
-	int id;
-
-	id = dax_read_lock();
-	if (dax_direct_access(sbi->backing.dax, pgoff, 1, DAX_ACCESS, &kaddr, NULL) < 0)
-		bad = dax_direct_access(sbi->backing.dax, pgoff, 1, DAX_RECOVERY_WRITE, &kaddr,
-					NULL) > 0;
-	dax_read_unlock(id);
-	off = round_down(off, PAGE_SIZE);
-	if (bad && tarnfs_good_bytes(sbi, off, PAGE_SIZE)) {
-		pr_warn_ratelimited("%s: the driver knows of bad memory at device offset %#llx\n",
-				    sbi->sb->s_id, off);
-		tarnfs_bad_add(sbi, off, PAGE_SIZE);
-	}
-	return bad;
-}
-
-/*
- * Pages that failed since the driver was bound, whoever had them. Not on a meta
- * mount, which touches nothing but by the hands of user space.
- */
-static void tarnfs_scan_flags(struct tarnfs_sb_info *sbi, u64 off, void *kaddr, long pages)
-{
-	long i;
-
-	for (i = 0; i < pages; i++)
-		if (PageHWPoison(virt_to_page(kaddr + PFN_PHYS(i))))
-			tarnfs_bad_add(sbi, off + PFN_PHYS(i), PAGE_SIZE);
-}
-
-int tarnfs_bad_scan(struct tarnfs_sb_info *sbi)
-{
-	u64 end = round_down(sbi->backing.size, PAGE_SIZE);
-	long step = TARNFS_SCAN_PAGES;
-	u64 off = 0;
-
-	while (off < end) {
-		long pages;
-		void *kaddr;
-		int id;
-
-		step = min_t(u64, step, PHYS_PFN(end - off));
-		id = dax_read_lock();
-		pages = dax_direct_access(sbi->backing.dax, PHYS_PFN(sbi->backing.start + off),
-					  step, DAX_ACCESS, &kaddr, NULL);
-		if (pages > 0 && !sbi->meta)
-			tarnfs_scan_flags(sbi, off, kaddr, pages);
-		dax_read_unlock(id);
-		if (pages > 0) {
-			off += PFN_PHYS(pages);
-			step = min(2 * step, TARNFS_SCAN_PAGES);
-		} else if (pages != -EIO && pages != -EHWPOISON) {
-			return pages ? pages : -EIO;
-		} else if (step > 1) {
-			step /= 2;
-		} else {
-			tarnfs_bad_page(sbi, off);
-			off += PAGE_SIZE;
-		}
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		cond_resched();
-	}
-	return 0;
 }
 
 /* ---- who has it --------------------------------------------------------- */
@@ -413,6 +308,171 @@ static struct inode *tarnfs_inode_at(struct tarnfs_sb_info *sbi, u64 off, u64 *e
 	return inode;
 }
 
+/* ---- bad memory --------------------------------------------------------- */
+
+u64 tarnfs_good_bytes(struct tarnfs_sb_info *sbi, u64 off, u64 len)
+{
+	const struct tarn_bad *bad = sbi->tree.bad;
+	unsigned int seq;
+	u64 good;
+
+	if (likely(!READ_ONCE(bad->count)))
+		return len;
+	do {
+		u32 i;
+
+		seq = read_seqbegin(&sbi->bad_lock);
+		good = len;
+		i = tarn_bad_find(bad, off);
+		if (i < min_t(u32, bad->count, TARN_BAD_MAX)) {
+			u64 start = bad->range[i].off;
+
+			good = start > off ? min(len, start - off) : 0;
+		}
+	} while (read_seqretry(&sbi->bad_lock, seq));
+	return good;
+}
+
+/*
+ * Returns the good bytes that nothing touches any more from now on, len 0 when
+ * none: they are for tarnfs_give_up(), with no lock held.
+ */
+static struct tarnfs_range tarnfs_bad_add(struct tarnfs_sb_info *sbi, u64 off, u64 len)
+{
+	struct tarnfs_range lost;
+
+	down_write(&sbi->tree_rwsem);
+	write_seqlock(&sbi->bad_lock);
+	lost = tarn_bad_insert(sbi->tree.bad, off, len);
+	write_sequnlock(&sbi->bad_lock);
+	tarn_bad_account(&sbi->tree);
+	if (sbi->tree.bad->count == TARN_BAD_MAX &&
+	    !test_and_set_bit(TARNFS_SB_BAD_FULL, &sbi->state))
+		pr_warn("%s: %u bad ranges: more are joined with what lies between them\n",
+			sbi->sb->s_id, TARN_BAD_MAX);
+	up_write(&sbi->tree_rwsem);
+	return lost;
+}
+
+struct tarnfs_range *tarnfs_bad_list(struct tarnfs_sb_info *sbi, u32 *count)
+{
+	struct tarnfs_range *copy = kvmalloc_array(TARN_BAD_MAX, sizeof(*copy), GFP_KERNEL);
+
+	if (!copy)
+		return NULL;
+	down_read(&sbi->tree_rwsem);
+	*count = sbi->tree.bad->count;
+	memcpy(copy, sbi->tree.bad->range, *count * sizeof(*copy));
+	up_read(&sbi->tree_rwsem);
+	return copy;
+}
+
+/*
+ * The good bytes between two bad ranges that became one: what was stored there
+ * is not written back any more, so fsync says so, and who has them mapped loses
+ * them as all others did. Nobody is killed, and no page is marked for later mounts.
+ */
+static void tarnfs_give_up(struct tarnfs_sb_info *sbi, struct tarnfs_range lost)
+{
+	u64 off = lost.off, stop = lost.off + lost.len;
+
+	if (!lost.len)
+		return;
+	pr_warn_ratelimited("%s: %llu good bytes at device offset %#llx, between bad ones, are given up until umount\n",
+			    sbi->sb->s_id, lost.len, lost.off);
+	while (off < stop) {
+		u64 end, ino;
+		struct inode *inode = tarnfs_inode_at(sbi, off, &end, &ino);
+
+		end = min(end, stop);
+		if (inode) {
+			struct address_space *mapping = inode->i_mapping;
+
+			mapping_set_error(mapping, -EIO);
+			filemap_invalidate_lock(mapping);
+			unmap_mapping_range(mapping, off - tarnfs_i(inode)->off, end - off, 0);
+			filemap_invalidate_unlock(mapping);
+			iput(inode);
+		}
+		off = end;
+		cond_resched();
+	}
+	synchronize_srcu(&sbi->io_srcu);
+}
+
+bool tarnfs_bad_page(struct tarnfs_sb_info *sbi, u64 off)
+{
+	pgoff_t pgoff = PHYS_PFN(sbi->backing.start + off);
+	bool bad = false;
+	void *kaddr;
+	int id;
+
+	id = dax_read_lock();
+	if (dax_direct_access(sbi->backing.dax, pgoff, 1, DAX_ACCESS, &kaddr, NULL) < 0)
+		bad = dax_direct_access(sbi->backing.dax, pgoff, 1, DAX_RECOVERY_WRITE, &kaddr,
+					NULL) > 0;
+	dax_read_unlock(id);
+	off = round_down(off, PAGE_SIZE);
+	if (bad && tarnfs_good_bytes(sbi, off, PAGE_SIZE)) {
+		pr_warn_ratelimited("%s: the driver knows of bad memory at device offset %#llx\n",
+				    sbi->sb->s_id, off);
+		tarnfs_give_up(sbi, tarnfs_bad_add(sbi, off, PAGE_SIZE));
+	}
+	return bad;
+}
+
+/*
+ * Pages that failed since the driver was bound, whoever had them. Not on a meta
+ * mount, which touches nothing but by the hands of user space. Nobody has
+ * anything mapped yet, so nothing that is given up is lost to anyone.
+ */
+static void tarnfs_scan_flags(struct tarnfs_sb_info *sbi, u64 off, void *kaddr, long pages)
+{
+	long i;
+
+	for (i = 0; i < pages; i++)
+		if (PageHWPoison(virt_to_page(kaddr + PFN_PHYS(i))))
+			tarnfs_bad_add(sbi, off + PFN_PHYS(i), PAGE_SIZE);
+}
+
+int tarnfs_bad_scan(struct tarnfs_sb_info *sbi)
+{
+	u64 end = round_down(sbi->backing.size, PAGE_SIZE);
+	long step = TARNFS_SCAN_PAGES;
+	u64 off = 0;
+
+	while (off < end) {
+		long pages;
+		void *kaddr;
+		int id;
+
+		step = min_t(u64, step, PHYS_PFN(end - off));
+		id = dax_read_lock();
+		pages = dax_direct_access(sbi->backing.dax, PHYS_PFN(sbi->backing.start + off),
+					  step, DAX_ACCESS, &kaddr, NULL);
+		if (pages > 0 && !sbi->meta)
+			tarnfs_scan_flags(sbi, off, kaddr, pages);
+		dax_read_unlock(id);
+		if (pages > 0) {
+			off += PFN_PHYS(pages);
+			step = min(2 * step, TARNFS_SCAN_PAGES);
+		} else if (pages != -EIO && pages != -EHWPOISON) {
+			return pages ? pages : -EIO;
+		} else if (step > 1) {
+			step /= 2;
+		} else {
+			tarnfs_bad_page(sbi, off);
+			off += PAGE_SIZE;
+		}
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+	}
+	return 0;
+}
+
+/* ---- who is killed ------------------------------------------------------ */
+
 /*
  * Kills those that the kernel's rules name, with the length of their mapping in
  * the signal, then takes the page from all: who touches it later is killed by
@@ -425,6 +485,9 @@ static void tarnfs_kill_users(struct inode *inode, u64 pos, u64 len, int mf_flag
 	struct address_space *mapping = inode->i_mapping;
 	u64 at;
 
+	/* A fault that looked before the page was known to be bad has made its entry after this. */
+	filemap_invalidate_lock(mapping);
+	filemap_invalidate_unlock(mapping);
 	/* fsync says so, once to each descriptor; before anyone can know and ask */
 	mapping_set_error(mapping, -EIO);
 	for (at = pos; at < pos + len; at += PAGE_SIZE) {
@@ -489,6 +552,7 @@ static void tarnfs_bad_fence(struct tarnfs_sb_info *sbi, u64 off, u64 len)
 int tarnfs_dax_failure(struct dax_device *dax, u64 off, u64 len, int mf_flags)
 {
 	u64 end = len > U64_MAX - off ? U64_MAX : off + len;
+	struct tarnfs_range lost;
 	struct tarnfs_sb_info *sbi;
 	u64 start, size;
 
@@ -517,7 +581,7 @@ int tarnfs_dax_failure(struct dax_device *dax, u64 off, u64 len, int mf_flags)
 	off = round_down(max(off, start) - start, PAGE_SIZE);
 	len = round_up(min(end, start + size) - start, PAGE_SIZE) - off;
 
-	tarnfs_bad_add(sbi, off, len);
+	lost = tarnfs_bad_add(sbi, off, len);
 	if (sbi->failure_stopped) {
 		/* Being unmounted: nothing is mapped, and its inodes are not ours to take. */
 		tarnfs_bad_fence(sbi, off, len);
@@ -527,6 +591,8 @@ int tarnfs_dax_failure(struct dax_device *dax, u64 off, u64 len, int mf_flags)
 	tarnfs_failure_get(sbi);
 	mutex_unlock(&tarnfs_mounts_mutex);
 
+	/* before anyone is told and asks */
+	tarnfs_give_up(sbi, lost);
 	tarnfs_kill_range(sbi, off, len, mf_flags);
 	tarnfs_bad_fence(sbi, off, len);
 	trace_tarnfs_failure(off, len, mf_flags);

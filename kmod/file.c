@@ -458,8 +458,9 @@ static int tarnfs_fiemap(struct inode *inode, struct fiemap_extent_info *info, u
 	return iomap_fiemap(inode, info, start, len, &tarnfs_fiemap_ops);
 }
 
+/* *ask: it failed, and the driver may know that it is because the memory is bad. */
 static vm_fault_t tarnfs_fault_locked(struct vm_fault *vmf, TARNFS_FAULT_SIZE size, u64 pos,
-				      bool write)
+				      bool write, bool *ask)
 {
 	struct inode *inode = file_inode(vmf->vma->vm_file);
 	struct tarnfs_sb_info *sbi = tarnfs_sb(inode->i_sb);
@@ -479,10 +480,11 @@ static vm_fault_t tarnfs_fault_locked(struct vm_fault *vmf, TARNFS_FAULT_SIZE si
 		return bytes == PAGE_SIZE ? VM_FAULT_HWPOISON : VM_FAULT_FALLBACK;
 	tarnfs_first_use(inode, pos, PAGE_SIZE, false);
 	ret = dax_iomap_fault(vmf, size, NULL, &err, &tarnfs_iomap_ops);
-	/* Not every kernel knows these two apart; and what only the driver knew is known now. */
-	if (ret & (VM_FAULT_SIGBUS | VM_FAULT_HWPOISON) && bytes == PAGE_SIZE &&
-	    (err == -EHWPOISON || tarnfs_bad_page(sbi, off)))
-		ret = VM_FAULT_HWPOISON;
+	if (ret & (VM_FAULT_SIGBUS | VM_FAULT_HWPOISON) && bytes == PAGE_SIZE) {
+		if (err == -EHWPOISON)
+			ret = VM_FAULT_HWPOISON;
+		*ask = true;
+	}
 	return ret;
 }
 
@@ -493,6 +495,7 @@ static vm_fault_t tarnfs_huge_fault(struct vm_fault *vmf, TARNFS_FAULT_SIZE size
 	bool write = vmf->flags & FAULT_FLAG_WRITE && vmf->vma->vm_flags & VM_SHARED;
 	unsigned int order = tarnfs_fault_order(size);
 	u64 pos = (u64)vmf->pgoff << PAGE_SHIFT;
+	bool ask = false;
 	vm_fault_t ret;
 
 	if (order > TARNFS_HUGE_SHIFT - PAGE_SHIFT)
@@ -505,8 +508,11 @@ static vm_fault_t tarnfs_huge_fault(struct vm_fault *vmf, TARNFS_FAULT_SIZE size
 		sb_start_pagefault(inode->i_sb);
 	/* Shared: against tarnfs_unmap_all() alone, nothing is ever truncated. */
 	filemap_invalidate_lock_shared(inode->i_mapping);
-	ret = tarnfs_fault_locked(vmf, size, pos, write);
+	ret = tarnfs_fault_locked(vmf, size, pos, write, &ask);
 	filemap_invalidate_unlock_shared(inode->i_mapping);
+	/* Not every kernel knows these two apart; and what only the driver knew is known now. */
+	if (ask && tarnfs_bad_page(tarnfs_sb(inode->i_sb), ti->off + pos))
+		ret = VM_FAULT_HWPOISON;
 	if (write)
 		sb_end_pagefault(inode->i_sb);
 	trace_tarnfs_fault(inode->i_ino, pos, order, write, (__force unsigned int)ret);

@@ -154,14 +154,21 @@ static u32 tarn_bad_nearest(const struct tarn_bad *bad)
 	return found;
 }
 
-static void tarn_bad_join(struct tarn_bad *bad, u32 first)
+/* Returns what was between them. */
+static struct tarnfs_range tarn_bad_join(struct tarn_bad *bad, u32 first)
 {
-	bad->range[first].len = tarn_range_end(&bad->range[first + 1]) - bad->range[first].off;
+	struct tarnfs_range *range = &bad->range[first];
+	struct tarnfs_range between = { .off = tarn_range_end(range) };
+
+	between.len = range[1].off - between.off;
+	range->len = tarn_range_end(&range[1]) - range->off;
 	tarn_bad_delete(bad, first + 1, 1);
+	return between;
 }
 
-void tarn_bad_insert(struct tarn_bad *bad, u64 off, u64 len)
+struct tarnfs_range tarn_bad_insert(struct tarn_bad *bad, u64 off, u64 len)
 {
+	struct tarnfs_range none = { 0 };
 	u64 end = round_up(off + len, (u64)TARNFS_BLOCK);
 	u64 start = off & ~((u64)TARNFS_BLOCK - 1);
 	/* all that touch it: from the first that ends at its start or later */
@@ -172,12 +179,6 @@ void tarn_bad_insert(struct tarn_bad *bad, u64 off, u64 len)
 		start = min(start, bad->range[next].off);
 		end = max(end, tarn_range_end(&bad->range[next]));
 	}
-	if (next == first && bad->count == TARN_BAD_MAX) {
-		tarn_bad_join(bad, tarn_bad_nearest(bad));
-		/* what was joined may have the new one in it, or touch it now */
-		tarn_bad_insert(bad, off, len);
-		return;
-	}
 	if (next > first) {
 		tarn_bad_delete(bad, first + 1, next - first - 1);
 	} else {
@@ -187,6 +188,7 @@ void tarn_bad_insert(struct tarn_bad *bad, u64 off, u64 len)
 	}
 	bad->range[first].off = start;
 	bad->range[first].len = end - start;
+	return bad->count > TARN_BAD_MAX ? tarn_bad_join(bad, tarn_bad_nearest(bad)) : none;
 }
 
 /* How many of these bytes are bad. */

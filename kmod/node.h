@@ -117,7 +117,7 @@ struct tarn_set {
  */
 struct tarn_bad {
 	u32			count;
-	struct tarnfs_range	range[TARN_BAD_MAX];
+	struct tarnfs_range	range[TARN_BAD_MAX + 1];	/* the last while one is added */
 };
 
 struct tarn_tree {
@@ -185,9 +185,10 @@ u32 tarn_bad_find(const struct tarn_bad *bad, u64 off);
 /*
  * Adds [off, off + len), in whole blocks, len > 0. Allocates nothing, fails
  * never. The kernel reads the set without the tree's lock, so it wraps this in
- * a lock of its own; the caller then calls tarn_bad_account().
+ * a lock of its own; the caller then calls tarn_bad_account(). Returns the good
+ * bytes that were given up because two ranges became one: len 0 when none were.
  */
-void tarn_bad_insert(struct tarn_bad *bad, u64 off, u64 len);
+struct tarnfs_range tarn_bad_insert(struct tarn_bad *bad, u64 off, u64 len);
 
 /* [w] Counts anew what is free, after the set changed. */
 void tarn_bad_account(struct tarn_tree *tree);

@@ -379,7 +379,7 @@ static int tarnfs_fill_super(struct super_block *sb, struct fs_context *fc)
 		return -ENOMEM;
 	err = tarnfs_failure_add(sbi);
 	if (err) {
-		errorfc(fc, "%s: a device was removed meanwhile; if it was not this one: try again",
+		errorfc(fc, "%s: device was removed while it was being mounted (or many others were): try again",
 			sb->s_id);
 		return err;
 	}
@@ -426,7 +426,7 @@ static int tarnfs_set_char(struct super_block *sb, struct fs_context *fc)
 	return 0;
 }
 
-/* get_tree_bdev() for what is no block device. */
+/* get_tree_bdev() for what is no block device; like it, it may return a live superblock. */
 static int tarnfs_get_tree_char(struct fs_context *fc)
 {
 	struct tarnfs_sb_info *sbi = fc->s_fs_info;
@@ -439,8 +439,8 @@ static int tarnfs_get_tree_char(struct fs_context *fc)
 	if (IS_ERR(sb))
 		return PTR_ERR(sb);
 	if (sb->s_root) {
-		deactivate_locked_super(sb);
-		return -EBUSY;
+		fc->root = dget(sb->s_root);
+		return 0;
 	}
 	strscpy(sb->s_id, dev_name(sbi->backing.dev), sizeof(sb->s_id));
 	/* Of its own, or sync(2) would pass over what mappings dirtied. */
@@ -492,6 +492,21 @@ static void tarnfs_free_sbi(struct tarnfs_sb_info *sbi)
 	kfree_rcu(sbi, rcu);
 }
 
+/* The superblock that has the device, or NULL when nobody knows which one. */
+static int tarnfs_say_busy(struct fs_context *fc, const struct tarnfs_sb_info *old)
+{
+	if (old && test_bit(TARNFS_SB_GONE, &old->state))
+		errorfc(fc, "%s: a mount of it is still there whose device was taken away: umount that one, then mount again",
+			fc->source);
+	else if (old && old->meta)
+		errorfc(fc, "%s: mkfs, fsck or umount is at work on it: try again when that is done",
+			fc->source);
+	else
+		errorfc(fc, "%s: mounted on this host already (or held by another user); a device has one mount a host: use that one, or a bind mount of it. If none is to be seen: it may be in another mount namespace (container), be held by files still open after umount -l, or by a running mkfs or fsck",
+			fc->source);
+	return -EBUSY;
+}
+
 static int tarnfs_get_tree(struct fs_context *fc)
 {
 	struct tarnfs_sb_info *sbi;
@@ -524,12 +539,11 @@ static int tarnfs_get_tree(struct fs_context *fc)
 		sb = fc->root->d_sb;
 		dput(fc->root);
 		fc->root = NULL;
+		err = tarnfs_say_busy(fc, tarnfs_sb(sb));
 		deactivate_locked_super(sb);
-		err = -EBUSY;
+	} else if (err == -EBUSY && fc->s_fs_info) {
+		tarnfs_say_busy(fc, NULL);
 	}
-	if (err == -EBUSY && fc->s_fs_info)
-		errorfc(fc, "%s: mounted on this host already (or held by another user); a device has one mount a host: use that one, or a bind mount of it",
-			fc->source);
 	return err;
 }
 

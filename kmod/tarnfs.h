@@ -12,6 +12,7 @@
  *	mmap_lock > mapping's invalidate_lock (shared) > tree_rwsem
  *	mmap_lock > mapping's invalidate_lock (shared) > use_mutex
  *	mmap_lock > mapping's invalidate_lock (shared) > i_pages
+ *	mmap_lock > mapping's invalidate_lock (not in it, see tarnfs_bad_page())
  *	i_lock > reap_lock
  *
  * Who unbinds a driver has the device locked, and a mount locks it with s_umount
@@ -57,6 +58,7 @@ struct tarnfs_options {
 #define TARNFS_SB_UMOUNT	1		/* the reaper takes no more inodes */
 #define TARNFS_SB_TREE		2		/* tree was initialised */
 #define TARNFS_SB_GONE		3		/* shut down because the device went away */
+#define TARNFS_SB_BAD_FULL	4		/* it was said that tree.bad has no room left */
 
 struct tarnfs_sb_info {
 	struct super_block	*sb;
@@ -98,7 +100,7 @@ struct tarnfs_sb_info {
 	/* Failures of the device: see failure.c. */
 	struct list_head	failure_link;
 	atomic_t		failure_users;
-	unsigned int		failure_removals;	/* of any device, when ours was opened */
+	unsigned int		failure_removals;	/* tarnfs_removals when ours was opened */
 	bool			failure_stopped;	/* umount: users take no inodes */
 	atomic_t		leaving;	/* inodes with DAX entries on their way out */
 
@@ -297,7 +299,8 @@ u64 tarnfs_good_bytes(struct tarnfs_sb_info *sbi, u64 off, u64 len);
 
 /*
  * The page at off of the device could not be addressed or zeroed. True when
- * that is because its memory is bad, which is remembered then. Takes tree_rwsem.
+ * that is because its memory is bad, which is remembered then. Takes tree_rwsem,
+ * and the invalidate_lock of any mapping; not within tarnfs_io_begin().
  */
 bool tarnfs_bad_page(struct tarnfs_sb_info *sbi, u64 off);
 

@@ -9,6 +9,9 @@
  *	memfail hit-reserved DIR	the same for a reservation that is let go; "OFF SIGNAL"
  *	memfail hit-dirty FILE@OFFSET	the same in a mapping of all of FILE that has stored to each
  *					4 KiB; fsync twice
+ *	memfail join FILE OTHER		every second page of FILE's first 8 MiB fails, which fills
+ *					the list of bad ranges, then the first page of OTHER: what
+ *					of the first good page of FILE is left to who stored there
  *	memfail touch FILE@OFFSET [write]	one load or store: "fine" or the signal
  *	memfail touch-huge FILE@OFFSET	a load at OFFSET after one in every other page of its 2 MiB
  *	memfail watch FILE@OFFSET DIR	touch it until a signal comes; files in DIR
@@ -509,6 +512,58 @@ static int hit_dirty(char *arg)
 	return 0;
 }
 
+static volatile char *map_small(int fd, size_t len)
+{
+	void *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (at == MAP_FAILED || (madvise(at, len, MADV_NOHUGEPAGE) && errno != EINVAL))
+		die("mmap");
+	return at;
+}
+
+static void fail_page(volatile char *at)
+{
+	if (!sigsetjmp(jump, 1) && madvise((void *)at, 4096, MADV_HWPOISON))
+		die("madvise(MADV_HWPOISON)");
+}
+
+/* One load: prints what touch does, but for the end of the line. */
+static void load(volatile char *at)
+{
+	volatile char sink;
+
+	if (!sigsetjmp(jump, 1)) {
+		sink = *at;
+		(void)sink;
+		printf("fine ");
+		return;
+	}
+	printf("%s lsb %d ", code_name(got_code), got_lsb);
+}
+
+static int join(const char *file, const char *other)
+{
+	int fd = open_file(file), again = open_file(file);
+	volatile char *at = map_small(fd, 4 * HUGE), *third = map_small(open_file(other), 4096);
+	char byte;
+
+	catch_sigbus();
+	for (size_t i = 0; i < 4 * HUGE; i += 8192)
+		fail_page(at + i);
+	printf("%s ", fsync_result(fd));
+	printf("%s ", fsync_result(fd));
+	at[4096] = 'j';
+	at[3 * 4096] = 'j';
+	fail_page(third);
+	load(at + 4096);
+	load(at + 3 * 4096);
+	printf("%s ", pread(fd, &byte, 1, 4096) < 0 ? strerrorname_np(errno) : "read");
+	printf("%s ", fsync_result(fd));
+	printf("%s ", fsync_result(fd));
+	printf("%s\n", fsync_result(again));
+	return 0;
+}
+
 /* A number of /proc/meminfo or /proc/vmstat. */
 static uint64_t proc_number(const char *path, const char *name)
 {
@@ -564,6 +619,8 @@ int main(int argc, char **argv)
 		return hit_reserved(argv[2]);
 	if (!strcmp(what, "hit-dirty"))
 		return hit_dirty(argv[2]);
+	if (!strcmp(what, "join") && argc > 3)
+		return join(argv[2], argv[3]);
 	if (!strcmp(what, "touch"))
 		return touch(argv[2], argc > 3, false);
 	if (!strcmp(what, "touch-huge"))

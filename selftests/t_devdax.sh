@@ -9,7 +9,7 @@
 # shellcheck source=selftests/lib.sh
 if [ -e /selftests/lib.sh ]; then . /selftests/lib.sh; else . "${0%/*}/lib.sh"; fi
 
-TESTS=93
+TESTS=94
 plan $TESTS
 if [ "${TARN_BACKING:-}" != devdax ]; then
 	while [ $t_run -lt $TESTS ]; do
@@ -191,8 +191,10 @@ yes "bind it again, with the dead mount there" to_ours
 if [ $ours = tarnfs_dax ]; then
 	# another binding is another device, so the dead mount is in nobody's way
 	yes "a new mount" $try "$dev"
+	skip "... says why not" "it is one"
 else
 	refuse "a new mount" 1 "^EBUSY" $try "$dev"
+	refuse "... says why not" 1 "taken away: umount that one" $try "$dev"
 fi
 refuse "... revives nothing" 1 "Input/output error" cat $m/small
 umount $m 2>/dev/null || umount -i $m

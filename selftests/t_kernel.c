@@ -52,7 +52,7 @@
 #define __printf(a, b)	__attribute__((format(printf, a, b)))
 #define __noreturn	__attribute__((noreturn))
 
-#define PLAN	471
+#define PLAN	473
 #define MIB	(1024UL * 1024)
 #define BIG	(64 * MIB)
 #define SMALL	5000
@@ -610,6 +610,7 @@ static void fill_with_garbage(void)
 
 	dir = mount_again("meta,ro");
 	must(dir, "meta mount, ro");
+	refused("meta,ro", EBUSY, "is at work on it", "a second meta mount");
 	meta = open_meta(dir, 0, NULL);
 	must(meta, "OPEN_META, ro");
 	map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, meta, 0);

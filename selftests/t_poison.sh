@@ -29,7 +29,7 @@ part() {
 	dd if="$1" bs=4096 skip="$2" count="$3" 2>/dev/null | sha256sum
 }
 
-plan 96
+plan 117
 rebind || bail "the driver cannot be bound anew"
 yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 4M "$dev"
 yes "mount" mount -t tarnfs "$dev" $m
@@ -157,10 +157,14 @@ yes "umount" umount $m
 
 if [ -b "$dev" ]; then
 # --- what the driver knows ----------------------------------------------------------------
+cache=/sys/block/${dev#/dev/}/dax/write_cache
+echo 0 >"$cache"
 yes "mount" mount -t tarnfs "$dev" $m
+same "the device's write_cache is on, so that fsync flushes" 1 "$(cat "$cache")"
 at=$(off_of $m/driver)
 at50=$(off_of $hit)
 yes "umount" umount $m
+same "... and as it was before after umount" 0 "$(cat "$cache")"
 echo "$((at / 512 + 9)) 1" >"/sys/block/${dev#/dev/}/badblocks"
 refuse "status of the device lists it" 0 "^  $(printf '0x%x' $((at + 4096))) *4096 *file /driver from byte 4096$" \
 	tarnfs status "$dev"
@@ -187,5 +191,41 @@ else
 		skip "what the driver knows" "that of a devdax knows of no bad memory"
 	done
 fi
+yes "the driver is bound anew" rebind
+
+# --- this host's page ----------------------------------------------------------------------
+yes "mount" mount -t tarnfs "$dev" $m
+same "this host's page fails" "BUS_MCEERR_AR" "$($f hit-meta $m@65536 | cut -d ' ' -f 1)"
+refuse "status says so" 1 "0x10200: Input" tarnfs status $m
+refuse "... with the range" 1 "^  0x10000 *4096 *metadata: host page 0" tarnfs status $m
+refuse "logplay says so" 1 "0x10200: Input" tarnfs logplay $m
+refuse "creat says so" 1 "0x10200: Input" tarnfs creat -s 100 $m/nothing
+yes "files go on" tarnfs verify --seed 7 $m/some/where/f49
+# the memory of a guest can still be read, and umount lets the page go by a meta mount, as new
+yes "umount" umount $m
+yes "the driver is bound anew" rebind
+
+# --- more bad ranges than fit ----------------------------------------------------------------
+yes "mount" mount -t tarnfs "$dev" $m
+same "a good page between bad ones is given up: its mapping, and fsync says so; the next is not" \
+	"EIO done BUS_MCEERR_AR lsb 12 fine EIO EIO done EIO" "$($f join $m/ballast $m/big)"
+# shellcheck disable=SC2046 # as many words as there are
+set -- $($f ranges $m)
+same "... all ranges are there" 1024 $#
+at=$(off_of $m/ballast)
+same "... the first two as one" "$at+12288" "$(printf '%s\n' "$@" | grep "^$at+")"
+if [ -b "$dev" ]; then
+	echo "$(((at + 16777216) / 512)) 8" >"/sys/block/${dev#/dev/}/badblocks"
+	same "one more, found by a touch" "BUS_MCEERR_AR addr+0 lsb 12" "$($f touch $m/ballast@16777216)"
+	same "... gives up another page of the same file" "BUS_MCEERR_AR addr+0 lsb 12" \
+		"$($f touch $m/ballast@12288)"
+	same "... and no more" fine "$($f touch $m/ballast@20480)"
+else
+	skip "one more, found by a touch" "the driver of a devdax knows of no bad memory"
+	skip "... gives up another page of the same file" "likewise"
+	skip "... and no more" "likewise"
+fi
+same "the kernel log says once that there is no room" 1 "$(dmesg | grep -c '1024 bad ranges')"
+yes "umount" umount $m
 yes "the driver is bound anew" rebind
 finish

@@ -28,7 +28,7 @@ again() {
 	give && mount -t tarnfs "$dev" $m
 }
 
-plan 58
+plan 61
 yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 4M "$dev"
 yes "mount" mount -t tarnfs "$dev" $m
 yes "files" tarnfs creat --fill 5 -s 20000 $m/small $m/pinned
@@ -41,6 +41,16 @@ refuse "... since I/O fails" 1 "Input/output error" cat $m/small
 refuse "nothing can be created, and it says why" 1 "removed\|taken away\|shut down" tarnfs creat -s 5 $m/new
 refuse "status says so" 1 "removed\|taken away\|shut down" tarnfs status $m
 yes "sync" sync -f $m
+if [ -b "$dev" ]; then
+	yes "the device comes back" give
+	refuse "the dead mount is in the way, and mount says what to do" 1 "taken away: umount that one" \
+		/selftests/fsmount "$dev"
+	yes "the device is taken away again" take
+else
+	skip "the device comes back" "t_devdax does this"
+	skip "... and mount says what to do" "likewise"
+	skip "... and goes again" "likewise"
+fi
 yes "umount" leave
 yes "the module can go" rmmod tarnfs
 yes "... and comes back" modprobe tarnfs

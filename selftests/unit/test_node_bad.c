@@ -68,32 +68,60 @@ static void test_merge(void **state)
 	tree_down(&t);
 }
 
+static void has(const struct tarn_tree *tree, u64 off)
+{
+	u32 found = tarn_bad_find(tree->bad, off);
+
+	assert_true(found < tree->bad->count && tree->bad->range[found].off <= off);
+}
+
+/* More ranges than fit: of all, the new one included, the nearest two are joined. */
 static void test_full(void **state)
 {
+	const u64 apart = 4 * MIB / 4096;
+	struct tarnfs_range lost;
 	struct tarn_tree t;
 	u32 i;
 
 	(void)state;
 	tree_up(&t, 64 * MIB);
-	for (i = 0; i < TARN_BAD_MAX; i++)
-		tarn_bad_insert(t.bad, page(10 * i + (i == 500)), 4096);
-	assert_int_equal(t.bad->count, TARN_BAD_MAX);
-	/* one more: 499 and 500 are 10 pages apart, 500 and 501 8 */
-	add(&t, page(10 * TARN_BAD_MAX), 4096);
-	assert_int_equal(t.bad->count, TARN_BAD_MAX);
-	is_range(&t, 500, 5001, 10);
-	is_range(&t, TARN_BAD_MAX - 1, 10 * TARN_BAD_MAX, 1);
-	/* one that falls into what gets joined: the lowest of equal ones */
-	add(&t, page(5), 4096);
-	is_range(&t, 0, 0, 11);
-	assert_int_equal(t.bad->count, TARN_BAD_MAX - 1);
-	/* none was lost */
-	for (i = 0; i <= TARN_BAD_MAX; i++) {
-		u64 off = page(10 * i + (i == 500));
-		u32 found = tarn_bad_find(t.bad, off);
-
-		assert_true(found < t.bad->count && t.bad->range[found].off <= off);
+	for (i = 0; i < TARN_BAD_MAX; i++) {
+		lost = tarn_bad_insert(t.bad, page(apart * i + 10 * (i == 500)), 4096);
+		assert_int_equal(lost.len, 0);
 	}
+	assert_int_equal(t.bad->count, TARN_BAD_MAX);
+	/* one that touches needs no place */
+	lost = tarn_bad_insert(t.bad, page(1), 4096);
+	assert_int_equal(lost.len, 0);
+	is_range(&t, 0, 0, 2);
+	assert_int_equal(t.bad->count, TARN_BAD_MAX);
+
+	/* a page between it and a known one: that page is the least that can be given up */
+	lost = tarn_bad_insert(t.bad, page(3), 4096);
+	assert_int_equal(lost.off, page(2));
+	assert_int_equal(lost.len, 4096);
+	is_range(&t, 0, 0, 4);
+	lost = tarn_bad_insert(t.bad, page(apart * 700 - 3), 4096);
+	assert_int_equal(lost.off, page(apart * 700 - 2));
+	assert_int_equal(lost.len, 2 * 4096);
+	is_range(&t, 700, apart * 700 - 3, 4);
+	lost = tarn_bad_insert(t.bad, page(apart * (TARN_BAD_MAX - 1) + 2), 4096);
+	assert_int_equal(lost.len, 4096);
+	is_range(&t, TARN_BAD_MAX - 1, apart * (TARN_BAD_MAX - 1), 3);
+	assert_int_equal(t.bad->count, TARN_BAD_MAX);
+
+	/* far from all: 500 and 501 are the nearest two */
+	add(&t, page(apart * TARN_BAD_MAX + 100), 4096);
+	assert_int_equal(t.bad->count, TARN_BAD_MAX);
+	is_range(&t, 500, apart * 500 + 10, apart - 9);
+	is_range(&t, TARN_BAD_MAX - 1, apart * TARN_BAD_MAX + 100, 1);
+	/* what lies in the joined one is known */
+	lost = tarn_bad_insert(t.bad, page(apart * 500 + 70), 4096);
+	assert_int_equal(lost.len, 0);
+	verify(&t);
+	for (i = 0; i < TARN_BAD_MAX; i++)
+		has(&t, page(apart * i + 10 * (i == 500)));
+	has(&t, page(apart * TARN_BAD_MAX + 100));
 	tree_down(&t);
 }
 
