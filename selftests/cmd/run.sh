@@ -363,6 +363,13 @@ refuse "make with a KDIR that is not there names it" 2 "^KDIR=$work/none: no ker
 same "make with a KVER that is none: one error" "Makefile: KVER=6.18: there are 6.1, 6.12 and 7.3, 6.12-kasan and 6.12-lockdep." \
 	"$(build modules KVER=6.18 2>&1 | sed 's/:[0-9]*: \*\*\*/:/; s/  Stop\.$//')"
 
+refuse "make install: the rule for udev" 0 "install -D -m 644 -t /there/usr/lib/udev/rules.d 61-tarnfs.rules" \
+	build -n install DESTDIR=/there
+refuse "... where it is asked to be" 0 "/there/lib/rules.d 61-tarnfs.rules" build -n install DESTDIR=/there UDEVDIR=/lib/rules.d
+yes "... it is there" grep -q '^ACTION!="remove", SUBSYSTEM=="dax", TAG+="systemd"$' "$here/../../user/61-tarnfs.rules"
+same "... and is what devices.rst says" 1 "$(grep -c '^    ACTION!="remove", SUBSYSTEM=="dax", TAG+="systemd"$' \
+	"$here/../../Documentation/devices.rst")"
+
 # ---- creat --fill and verify ----
 # the same bytes by another program: what commands.rst says, in another language
 cat >pattern.py <<'END'
