@@ -28,7 +28,7 @@ field() {
 	sed -n "s/^  $1  *//p"
 }
 
-plan 362
+plan 370
 
 # ---- help, versions, unknown options ----
 for c in mkfs.tarnfs fsck.tarnfs mount.tarnfs umount.tarnfs tarnfs; do
@@ -250,6 +250,12 @@ same "... contents" "$(sums src/tree)" "$(sums "$r/copy")"
 same "... all else" "$(describe src/tree | sed 's/^\(d [0-9]*\) [0-9.]*/\1/')" \
 	"$(describe "$r/copy" | sed 's/^\(d [0-9]*\) [0-9.]*/\1/')"
 refuse "again: all are there" 0 "^0 files, 0 directories, 0 symlinks, 0 bytes, 18 skipped" "$fake" cp -r src/tree/. "$r/copy"
+refuse "again, with memory that has failed: those that have it are errors" 1 \
+	"^0 files, 0 directories, 0 symlinks, 0 bytes, 14 skipped, 4 errors" env FAKE_BAD=2000000 "$fake" cp -r src/tree/. "$r/copy"
+refuse "... each with its byte" 1 "size-2097153: .*copy/size-2097153 is there already, but its memory has failed at byte 1998848 .*dd conv" \
+	env FAKE_BAD=2000000 "$fake" cp -r src/tree/. "$r/copy"
+refuse "... in a dry run too" 1 "14 skipped, 4 errors" env FAKE_BAD=2000000 "$fake" cp -n -r src/tree/. "$r/copy"
+refuse "... what is behind a file's end is nobody's" 0 "18 skipped" env FAKE_BAD=90000000 "$fake" cp -r src/tree/. "$r/copy"
 refuse "a tree on itself" 1 "contains the destination" "$fake" cp -r "$r" "$r/copy"
 refuse "all there is" 1 "contains the destination" "$fake" cp -r / "$r/copy"
 yes "cp -r . to a new name" sh -c "cd src && '$fake' cp -r . '$r/dot'"

@@ -135,7 +135,7 @@ int file_extent(int fd, uint64_t *off, uint64_t *len)
 
 const char *device_offset_text(int fd, uint64_t off)
 {
-	static char text[64];
+	static _Thread_local char text[64];
 	uint64_t start, len;
 	struct statfs fs;
 
@@ -145,4 +145,52 @@ const char *device_offset_text(int fd, uint64_t off)
 		snprintf(text, sizeof(text), " (device offset 0x%llx)",
 			 (unsigned long long)(start + off));
 	return text;
+}
+
+bool file_first_bad(int fd, const struct tarnfs_range *ranges, uint32_t count, uint64_t off,
+		    uint64_t *at)
+{
+	uint64_t start, len;
+	struct stat st;
+	uint32_t i;
+
+	if (!count || fstat(fd, &st) || file_extent(fd, &start, &len))
+		return false;
+	/* what is behind the file's end is nobody's loss */
+	if (len > (uint64_t)st.st_size)
+		len = (uint64_t)st.st_size;
+	for (i = 0; i < count; i++) {	/* in order */
+		const struct tarnfs_range *r = &ranges[i];
+
+		if (off >= len || r->off >= start + len)
+			return false;
+		if (r->off + r->len <= start + off)
+			continue;
+		*at = r->off > start + off ? r->off - start : off;
+		return true;
+	}
+	return false;
+}
+
+bool file_first_bad_now(int fd, uint64_t off, uint64_t *at)
+{
+	struct tarnfs_range *ranges;
+	struct statfs fs;
+	uint32_t count;
+	bool bad;
+
+	if (fstatfs(fd, &fs) || (uint32_t)fs.f_type != TARNFS_STATFS_MAGIC ||
+	    tarn_kernel_badranges(fd, &ranges, &count))
+		return false;
+	bad = file_first_bad(fd, ranges, count, off, at);
+	free(ranges);
+	return bad;
+}
+
+const char *failed_memory_text(int fd, uint64_t off, int error)
+{
+	uint64_t at;
+
+	return error == EIO && file_first_bad_now(fd, off, &at) && at == off ?
+	       ": memory has failed (tarnfs status lists all that has)" : "";
 }
