@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <stdlib.h>
@@ -172,18 +173,50 @@ bool file_first_bad(int fd, const struct tarnfs_range *ranges, uint32_t count, u
 	return false;
 }
 
+/* The directory that an open file is in, since the ioctls of a mount are those of its directories. */
+static int open_directory_of(int fd)
+{
+	char self[32], path[PATH_MAX], *slash;
+	struct stat file, dir;
+	ssize_t len;
+	int dirfd;
+
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	len = readlink(self, path, sizeof(path) - 1);
+	if (len <= 0)
+		return -1;
+	path[len] = '\0';
+	slash = strrchr(path, '/');
+	if (!slash)
+		return -1;
+	slash[slash == path] = '\0';
+	dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* moved, or in a mount that something else stands on now */
+	if (dirfd >= 0 && (fstat(fd, &file) || fstat(dirfd, &dir) || file.st_dev != dir.st_dev)) {
+		close(dirfd);
+		return -1;
+	}
+	return dirfd;
+}
+
 bool file_first_bad_now(int fd, uint64_t off, uint64_t *at)
 {
 	struct tarnfs_range *ranges;
 	struct statfs fs;
+	bool bad = false;
 	uint32_t count;
-	bool bad;
+	int dirfd;
 
-	if (fstatfs(fd, &fs) || (uint32_t)fs.f_type != TARNFS_STATFS_MAGIC ||
-	    tarn_kernel_badranges(fd, &ranges, &count))
+	if (fstatfs(fd, &fs) || (uint32_t)fs.f_type != TARNFS_STATFS_MAGIC)
 		return false;
-	bad = file_first_bad(fd, ranges, count, off, at);
-	free(ranges);
+	dirfd = open_directory_of(fd);
+	if (dirfd < 0)
+		return false;
+	if (!tarn_kernel_badranges(dirfd, &ranges, &count)) {
+		bad = file_first_bad(fd, ranges, count, off, at);
+		free(ranges);
+	}
+	close(dirfd);
 	return bad;
 }
 
