@@ -124,7 +124,7 @@ help:
 	@echo "all              the tools and the module for the running kernel"
 	@echo "user             tarnfs, and mkfs, fsck, mount and umount of the type tarnfs"
 	@echo "modules          tarnfs.ko for KERNEL=RELEASE, KDIR=FOLDER, or KVER=6.1|6.12|7.3 (a guest's kernel)"
-	@echo "install          the tools (DESTDIR=, PREFIX=)"
+	@echo "install          the tools and a rule for udev (DESTDIR=, PREFIX=, MOUNTDIR=, UDEVDIR=)"
 	@echo "modules_install  tarnfs.ko into the kernel's module tree"
 	@echo "selftests        programs that run in guests"
 	@echo "unit, check-unit unit tests: built, run (CC=gcc|clang SAN=1)"

@@ -52,7 +52,7 @@ cxl-*)
 	;;
 esac
 
-plan 154
+plan 184
 
 # ---- a pmem block device ----
 tarnfs device detach dax0.0 >/dev/null 2>&1
@@ -74,12 +74,14 @@ same "... sees where it is mounted, and not what it is" "unknown $m -" \
 	"$(setpriv --reuid 1000 --regid 1000 --clear-groups tarnfs device list |
 		awk '$1 == "/dev/pmem0" { print $9, $10, $11 }')"
 yes "umount" umount $m
-for d in /dev/pmem0 namespace0.0; do
+for d in /dev/pmem0 pmem0 namespace0.0; do
 	refuse "attach $d: nothing to attach" 0 "$d is in fsdax mode.*nothing to attach" tarnfs device attach $d
 	refuse "detach $d" 0 "nothing to attach" tarnfs device detach $d
 done
 refuse "attach of no such device" 1 "there is no such device" tarnfs device attach dax0.0
-refuse "attach of its region" 1 "no devdax device is there" tarnfs device attach region0
+refuse "attach of its region" 0 "region0 has no devdax device: its namespace0.0 is in fsdax.*nothing to attach" \
+	tarnfs device attach region0
+refuse "attach of no such region" 1 "no devdax device is there" tarnfs device attach region77
 
 # ---- other modes ----
 if [ -e /sys/bus/nd/devices/btt0.0 ]; then
@@ -251,7 +253,7 @@ same "... stays attached" $ours "$(driver)"
 yes "detach" tarnfs device detach dax0.0
 refuse "a mount that fails" 32 "role=client was asked for" mount -t tarnfs -o attach,role=client $dax $m
 same "... detaches" device_dax "$(driver)"
-refuse "... -v says both" 32 "detached: bound to device_dax" mount.tarnfs -v -o attach,role=client $dax $m
+refuse "... -v says both" 32 "detached: it is bound to device_dax again; tarnfs device attach dax0.0" mount.tarnfs -v -o attach,role=client $dax $m
 yes "attach" tarnfs device attach dax0.0
 no "one that fails, attached before" mount -t tarnfs -o attach,role=client $dax $m
 same "... leaves it attached" $ours "$(driver)"
@@ -281,9 +283,43 @@ same "... still bound" device_dax "$(driver)"
 refuse "mount -o attach" 32 "made with --map=dev" mount -t tarnfs -o attach $dax $m
 yes "--align=4K" namespace -m devdax --map=mem --align=4K
 same "list: its alignment" 4KiB "$(column $dax 5)"
+for c in "tarnfs device list" "tarnfs status $dax" "mkfs.tarnfs $dax"; do
+	no "... $c does not send to attach" sh -c "$c 2>&1 | grep -q 'tarnfs device attach'"
+	yes "... but says why not" sh -c "$c 2>&1 | grep -q 'alignment of 4096 bytes.*--align=2M'"
+done
 refuse "attach" 1 "alignment of 4096 bytes.*--align=2M" tarnfs device attach dax0.0
 yes "the message's command" sh -c "$(tarnfs device attach dax0.0 2>&1 | sed 's/.*\(ndctl .*\)/\1/')"
 yes "attach" tarnfs device attach dax0.0
 refuse "two devices, one is not there" 1 "there is no such device" tarnfs device attach dax7.0 dax0.0
 yes "detach" tarnfs device detach dax0.0
+
+# ---- what is forgotten ----
+yes "mount" sh -c "mkfs.tarnfs -q -f $dax || { tarnfs device attach dax0.0 && mkfs.tarnfs -q -f --hosts-fenced $dax; } && mount -t tarnfs $dax $m"
+yes "two files" tarnfs creat -s 1M $m/one $m/two
+yes "umount" umount $m
+yes "detach, nothing known" sh -c "! tarnfs device detach dax0.0 2>&1 | grep -q forgotten"
+yes "mount" mount -t tarnfs -o attach $dax $m
+/selftests/memfail hit $m/one@4096 >/dev/null
+/selftests/memfail hit $m/two@8192 >/dev/null
+yes "umount" umount $m
+refuse "detach says what it forgets" 0 "dax0.0: this host knew of 2 ranges of bad memory there, and has forgotten" \
+	tarnfs device detach dax0.0
+
+# ---- taken away under its mount ----
+yes "mount" mount -t tarnfs -o attach $dax $m
+echo dax0.0 >$bus/$ours/unbind
+refuse "unbound: status says what mounts it" 1 "umount it and mount it again (a devdax device with -o attach)" tarnfs status $m
+refuse "... list too" 0 "^# .*$m: .*-o attach" tarnfs device list
+same "... which shows the mount" "- $m" "$(column $dax 7) $(column $dax 10)"
+yes "umount" umount $m
+yes "mount -o attach" mount -t tarnfs -o attach $dax $m
+yes "the namespace is disabled" ndctl disable-namespace namespace0.0
+refuse "list: the mount" 0 "^# $dax is mounted on $m, and is not what was mounted any more: umount $m" tarnfs device list
+same "... and the namespace, of which nothing is known" "nvdimm disabled unknown" \
+	"$(column namespace0.0 2) $(column namespace0.0 3) $(column namespace0.0 9)"
+refuse "... what to do" 0 "^# namespace0.0 is disabled, or was destroyed: ndctl enable-namespace namespace0.0 " tarnfs device list
+yes "another namespace" namespace -m fsdax --map=mem
+refuse "list: the mount is still said" 0 "^# $dax is mounted on $m" tarnfs device list
+yes "umount" umount $m
+no "... not any more" sh -c "tarnfs device list | grep -q 'is mounted on'"
 finish

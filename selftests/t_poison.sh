@@ -29,7 +29,7 @@ part() {
 	dd if="$1" bs=4096 skip="$2" count="$3" 2>/dev/null | sha256sum
 }
 
-plan 117
+plan 125
 rebind || bail "the driver cannot be bound anew"
 yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 4M "$dev"
 yes "mount" mount -t tarnfs "$dev" $m
@@ -41,6 +41,8 @@ yes "100 files" tarnfs creat --fill 7 --from list
 yes "... and three large ones" tarnfs creat --fill 7 -s 6291456 $m/big $m/big2 $m/driver
 hit=$m/some/where/f50
 rest=$(part $hit 0 1; part $hit 2 3)
+mkdir whole
+cp -p $hit $m/some/where/f51 whole
 
 # --- one page of one file ----------------------------------------------------------------
 mkdir w
@@ -66,16 +68,29 @@ same "write after it" 11858 "$($f write $hit@8192 20000)"
 same "the rest of the file is right" "$rest" "$(part $hit 0 1; part $hit 2 3)"
 refuse "verify: that one cannot be read, 99 are right" 1 "^99 of 100 files are right" \
 	tarnfs verify --seed 7 $m/some/where/*
-refuse "... and it is named" 1 "f50: .*Input/output error\|f50: .*cannot be read" \
-	tarnfs verify --seed 7 $hit
 at=$(off_of $hit)
+refuse "... and it is named, with its offset on the device and why" 1 \
+	"f50: offset 4096 (device offset $(printf '0x%x' $((at + 4096)))): Input/output error: memory has failed (tarnfs status" \
+	tarnfs verify --seed 7 $hit
 same "BADRANGES" "$((at + 4096))+4096" "$($f ranges $m)"
 refuse "status: how many" 0 "^bad ranges *1, 4096 bytes$" tarnfs status $m
 refuse "status: where and whose" 0 \
 	"^  $(printf '0x%x' $((at + 4096))) *4096 *file /some/where/f50 from byte 4096$" tarnfs status $m
 no "cp says so" cp $hit copy
-refuse "... the same of tarnfs cp" 1 "f50" tarnfs cp $hit $m/copy
+refuse "... the same of tarnfs cp" 1 \
+	"f50: reading at byte 4096 (device offset $(printf '0x%x' $((at + 4096)))): Input/output error: memory has failed (tarnfs status.*; not copied" \
+	tarnfs cp $hit $m/copy
 no "... and makes no file" test -e $m/copy
+refuse "tarnfs cp of what it was made from does not call it right" 1 \
+	"^tarnfs cp: whole/f50: .*f50 is there already, but its memory has failed at byte 4096 (device offset $(printf '0x%x' $((at + 4096)))).*dd conv=notrunc" \
+	tarnfs cp whole/f50 $m/some/where
+refuse "... it counts as an error" 1 "^0 files, 0 directories, 0 symlinks, 0 bytes, 1 errors$" \
+	tarnfs cp whole/f50 $m/some/where
+refuse "... another is skipped" 0 "1 skipped$" tarnfs cp whole/f51 $m/some/where
+no "... dd ends there" dd if=whole/f50 of=$hit bs=4096 conv=notrunc,fsync
+refuse "fsck of the mount: a note, and how many" 0 \
+	"note 2 at $(printf '0x%x' $((at + 4096))): 1 range of bad memory, 4096 bytes, .*tarnfs status $m" fsck.tarnfs -n $m
+refuse "... which counts as one" 0 "clean, 1 note, " fsck.tarnfs -n $m
 yes "flush goes around it" tarnfs flush $hit
 
 # --- in a mapping of 2 MiB ----------------------------------------------------------------
@@ -152,6 +167,9 @@ refuse "status of the device: what the driver knows" 0 "^bad ranges *none known 
 yes "the driver is bound anew" rebind
 yes "mount" mount -t tarnfs "$dev" $m
 same "nothing is known any more: the memory is as good as new" "" "$($f ranges $m)"
+printf x | dd of=$hit bs=1 seek=5000 conv=notrunc 2>/dev/null
+yes "repaired: dd stores the bytes anew" dd if=whole/f50 of=$hit bs=1M conv=notrunc,fsync
+refuse "... and tarnfs cp finds nothing to do" 0 "1 skipped$" tarnfs cp whole/f50 $m/some/where
 refuse "all files are right" 0 "^103 of 103" tarnfs verify --seed 7 $m/some/where/* $m/big $m/big2 $m/driver
 yes "umount" umount $m
 

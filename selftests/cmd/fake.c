@@ -14,11 +14,14 @@
  * the FAKE_DURING_AT-th; FAKE_EIO name:N: reading that source fails from byte N on;
  * FAKE_RACE_FILE name: as FAKE_RACE, but what is created is a file in any case;
  * FAKE_NO_SENDFILE, FAKE_NO_FSYNC: these fail; FAKE_INTERFACE the version of
- * the interface that the module speaks.
+ * the interface that the module speaks; FAKE_BAD N: every file is at 1 MiB of the device, where
+ * the page of 4096 bytes with byte N of the file has failed.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -62,6 +65,15 @@ int ioctl(int fd, unsigned long request, ...)
 		((struct tarnfs_status *)arg)->version = (uint32_t)number("FAKE_INTERFACE", 0);
 		errno = EPROTONOSUPPORT;
 		return -1;
+	}
+	if (getenv("FAKE_BAD") && request == FS_IOC_FIEMAP) {
+		struct fiemap *map = arg;
+
+		map->fm_mapped_extents = 1;
+		map->fm_extents[0].fe_physical = 1 << 20;
+		map->fm_extents[0].fe_length = 1ULL << 40;
+		map->fm_extents[0].fe_flags = FIEMAP_EXTENT_LAST;
+		return 0;
 	}
 	return (int)syscall(SYS_ioctl, fd, request, arg);
 }
@@ -191,6 +203,18 @@ int tarn_session_open(struct tarn_session *s, const char *path, unsigned int fla
 void tarn_session_close(struct tarn_session *s)
 {
 	close(s->dirfd);
+}
+
+int tarn_kernel_badranges(int dirfd, struct tarnfs_range **out, uint32_t *count)
+{
+	(void)dirfd;
+	*count = getenv("FAKE_BAD") != NULL;
+	*out = calloc(1, sizeof(**out));
+	if (!*out)
+		return -ENOMEM;
+	(*out)->off = (1 << 20) + number("FAKE_BAD", 0) / 4096 * 4096;
+	(*out)->len = 4096;
+	return 0;
 }
 
 int64_t tarn_replay(struct tarn_session *s, bool at_end, struct tarn_err *err)

@@ -28,7 +28,7 @@ field() {
 	sed -n "s/^  $1  *//p"
 }
 
-plan 362
+plan 370
 
 # ---- help, versions, unknown options ----
 for c in mkfs.tarnfs fsck.tarnfs mount.tarnfs umount.tarnfs tarnfs; do
@@ -250,6 +250,12 @@ same "... contents" "$(sums src/tree)" "$(sums "$r/copy")"
 same "... all else" "$(describe src/tree | sed 's/^\(d [0-9]*\) [0-9.]*/\1/')" \
 	"$(describe "$r/copy" | sed 's/^\(d [0-9]*\) [0-9.]*/\1/')"
 refuse "again: all are there" 0 "^0 files, 0 directories, 0 symlinks, 0 bytes, 18 skipped" "$fake" cp -r src/tree/. "$r/copy"
+refuse "again, with memory that has failed: those that have it are errors" 1 \
+	"^0 files, 0 directories, 0 symlinks, 0 bytes, 14 skipped, 4 errors" env FAKE_BAD=2000000 "$fake" cp -r src/tree/. "$r/copy"
+refuse "... each with its byte" 1 "size-2097153: .*copy/size-2097153 is there already, but its memory has failed at byte 1998848 .*dd conv" \
+	env FAKE_BAD=2000000 "$fake" cp -r src/tree/. "$r/copy"
+refuse "... in a dry run too" 1 "14 skipped, 4 errors" env FAKE_BAD=2000000 "$fake" cp -n -r src/tree/. "$r/copy"
+refuse "... what is behind a file's end is nobody's" 0 "18 skipped" env FAKE_BAD=90000000 "$fake" cp -r src/tree/. "$r/copy"
 refuse "a tree on itself" 1 "contains the destination" "$fake" cp -r "$r" "$r/copy"
 refuse "all there is" 1 "contains the destination" "$fake" cp -r / "$r/copy"
 yes "cp -r . to a new name" sh -c "cd src && '$fake' cp -r . '$r/dot'"
@@ -362,6 +368,13 @@ refuse "make without headers names the package" 2 "install linux-headers-6.1.0-n
 refuse "make with a KDIR that is not there names it" 2 "^KDIR=$work/none: no kernel headers there" build modules KDIR="$work/none"
 same "make with a KVER that is none: one error" "Makefile: KVER=6.18: there are 6.1, 6.12 and 7.3, 6.12-kasan and 6.12-lockdep." \
 	"$(build modules KVER=6.18 2>&1 | sed 's/:[0-9]*: \*\*\*/:/; s/  Stop\.$//')"
+
+refuse "make install: the rule for udev" 0 "install -D -m 644 -t /there/usr/lib/udev/rules.d 61-tarnfs.rules" \
+	build -n install DESTDIR=/there
+refuse "... where it is asked to be" 0 "/there/lib/rules.d 61-tarnfs.rules" build -n install DESTDIR=/there UDEVDIR=/lib/rules.d
+yes "... it is there" grep -q '^ACTION!="remove", SUBSYSTEM=="dax", TAG+="systemd"$' "$here/../../user/61-tarnfs.rules"
+same "... and is what devices.rst says" 1 "$(grep -c '^    ACTION!="remove", SUBSYSTEM=="dax", TAG+="systemd"$' \
+	"$here/../../Documentation/devices.rst")"
 
 # ---- creat --fill and verify ----
 # the same bytes by another program: what commands.rst says, in another language

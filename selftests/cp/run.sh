@@ -53,7 +53,7 @@ plan 181
 yes "cp builds over the fake" "${CC:-gcc}" -g -O1 -no-pie -Wall -Wextra "-fsanitize=${SAN:-address,undefined}" \
 	-pthread -Wl,--unresolved-symbols=ignore-all,--wrap=pread,--wrap=sendfile,--wrap=fsync \
 	-o "$fake" "$here/../cmd/fake.c" "$cmd/tarnfs.c" "$cmd"/cp*.c \
-	"$cmd/creat.c" "$cmd/mkdir.c" "$cmd/ln.c" "$cmd/common.c"
+	"$cmd/creat.c" "$cmd/mkdir.c" "$cmd/ln.c" "$cmd/common.c" "$cmd/extent.c"
 
 # ---- the tree: small files, and one of 40 MiB, which is three chunks ----
 make_tree tree

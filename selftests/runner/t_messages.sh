@@ -16,7 +16,7 @@ cat >"$work/guest.sh" <<'GUEST'
 dev=/dev/pmem0
 dax=/dev/dax0.0
 
-plan 35
+plan 36
 
 # ---- no module ----
 for c in "mkfs.tarnfs $dev" "tarnfs status $dev" "tarnfs log $dev"; do
@@ -59,6 +59,7 @@ for c in attach detach; do
 	refuse "system-ram: device $c" 1 "daxctl reconfigure-device --mode=devdax --force dax0.0" tarnfs device $c dax0.0
 done
 refuse "system-ram: device list" 0 "^$dax  *nvdimm  *system-ram .* kmem .* - *- *-$" tarnfs device list
+refuse "... and what to do" 0 "^# $dax is in system-ram mode.*daxctl reconfigure-device" tarnfs device list
 # as where udev has not made it; daxctl itself needs it
 mv $dax /dev/aside
 for c in mkfs.tarnfs "tarnfs status"; do

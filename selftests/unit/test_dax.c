@@ -275,6 +275,17 @@ static void finds(void **state)
 	refused("namespace1.0", ENOENT, "no such namespace");
 	refused("region1", ENOENT, "no devdax device is there");
 	refused("region", ENOENT, "tarnfs device list");
+	/* a bare name is one in /dev */
+	file(at("dev/pmem7"), "");
+	refused("pmem7", EOPNOTSUPP, "not a device");
+	refused("pmem8", ENOENT, "pmem8: No such file or directory; tarnfs device list");
+	/* in the region is what needs no attaching */
+	file(at("sys/devices/ndbus0/region5/namespace5.0/mode"), "memory\n");
+	link_to(at("sys/bus/nd/devices/namespace5.0"), at("sys/devices/ndbus0/region5/namespace5.0"));
+	refused("region5", ENOTTY, "region5 has no devdax device: its namespace5.0 is in fsdax mode");
+	refused("region5", ENOTTY, "nothing to attach");
+	file(at("sys/devices/ndbus0/region5/namespace5.0/mode"), "raw\n");
+	refused("region5", ENOENT, "no devdax device is there");
 	refused("dax0", ENOENT, "tarnfs device list");
 	refused("dax0.0x", ENOENT, "");
 	refused("dax0.0/../dax0.0", ENOENT, "");
@@ -355,6 +366,12 @@ static void drivers(void **state)
 	file(at("sys/devices/" NVDIMM "/mode"), "pmem\n");
 	ready("6.12.1", "device_dax", EOPNOTSUPP, "made with --map=dev");
 	file(at("sys/devices/" NVDIMM "/mode"), "ram\n");
+	/* no command is named that would refuse it */
+	file(at("sys/bus/dax/devices/dax0.0/align"), "4096\n");
+	ready("6.12.1", "device_dax", EINVAL, "ndctl create-namespace -f -e namespace0.0 -m devdax --map=mem --align=2M");
+	ready("6.12.1", NULL, EINVAL, "alignment of 4096 bytes");
+	ready("6.12.1", "tarnfs_dax", 0, "");
+	file(at("sys/bus/dax/devices/dax0.0/align"), "2097152\n");
 	ready("6.12.1", "kmem", ENODEV, "daxctl reconfigure-device --mode=devdax --force dax0.0");
 }
 
@@ -454,6 +471,7 @@ static void refusals(void **state)
 	/* no driver to be had */
 	assert_int_equal(unlink(at("sys/bus/dax/drivers/tarnfs_dax/new_id")), 0);
 	move(true, -ENODEV, "device_dax", "load:tarnfs", "modprobe tarnfs");
+	move(true, -ENODEV, "device_dax", "load:tarnfs", "make modules_install");
 	places.release = "7.3.0";
 	move(true, -ENODEV, "device_dax", "load:fsdev_dax", "CONFIG_DEV_DAX_FSDEV");
 }

@@ -353,6 +353,7 @@ int cmd_cp(int argc, char **argv)
 	print_totals(c.dry_run ? &c.plan : &c.done);
 	free(c.above);
 	free(c.shared);
+	free(c.bad);
 	free(c.entries);
 	free(c.news);
 	return c.cut_short ? 128 + atomic_load(&cp_signal) : code;

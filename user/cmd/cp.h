@@ -93,6 +93,10 @@ struct copy {
 	uint64_t *shared, shared_until;
 	size_t shared_count, shared_room;
 	bool shared_known;
+	/* bad memory that the mount knew of when somebody asked first */
+	struct tarnfs_range *bad;
+	uint32_t bad_count;
+	bool bad_known;
 	struct item *entries;
 	struct tarn_new *news;
 	size_t count;

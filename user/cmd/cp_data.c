@@ -35,6 +35,7 @@
 #include <unistd.h>
 
 #include "cp.h"
+#include "extent.h"
 
 #define CHUNK	(16ULL << 20)	/* bytes of a file for one thread at a time */
 #define PIECE	(1U << 20)	/* bytes of one system call: between them signals are looked for */
@@ -136,8 +137,11 @@ static ssize_t copy_piece(struct worker *w, int in, int out, uint64_t off, size_
 		n = pread(in, w->buffer, want, (off_t)off);
 	while (n < 0 && errno == EINTR);
 	if (n < 0) {
-		*why = must_format("reading at byte %llu: %s; not copied", (unsigned long long)off,
-				   strerror(errno));
+		int error = errno;
+
+		*why = must_format("reading at byte %llu%s: %s%s; not copied", (unsigned long long)off,
+				   device_offset_text(in, off), strerror(error),
+				   failed_memory_text(in, off, error));
 		return -1;
 	}
 	while (written < (size_t)n) {

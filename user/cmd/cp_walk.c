@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "cp.h"
+#include "extent.h"
 
 /* ---- directories of both sides ---- */
 
@@ -322,6 +323,36 @@ static bool same_bytes(struct copy *c, const struct item *e, int dest_dir)
 	return n == 0 && m == 0;
 }
 
+/*
+ * Of a copy that is there: has its memory failed? Its size and mtime do not tell. What the source
+ * holds is the way to get it right again, so the first of those bytes is said.
+ */
+static bool bad_copy(struct copy *c, const struct item *e, int dest_dir, const char *path)
+{
+	uint64_t at;
+	bool bad;
+	int fd;
+
+	if (!c->bad_known) {
+		c->bad_known = true;
+		if (tarn_kernel_badranges(c->session.dirfd, &c->bad, &c->bad_count))
+			c->bad_count = 0;
+	}
+	if (!c->bad_count || e->target)
+		return false;
+	fd = openat(dest_dir, e->dest, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return false;
+	bad = file_first_bad(fd, c->bad, c->bad_count, 0, &at);
+	if (bad)
+		cp_fail(c, e->dir, e->source, "%s is there already, but its memory has failed at byte %llu%s "
+			"(tarnfs status lists all that has); not copied: once the memory is repaired "
+			"dd conv=notrunc,fsync stores the bytes into the file that is there",
+			shown(path), (unsigned long long)at, device_offset_text(fd, at));
+	close(fd);
+	return bad;
+}
+
 int cp_already_there(struct copy *c, struct item *e)
 {
 	struct stat st;
@@ -348,8 +379,10 @@ int cp_already_there(struct copy *c, struct item *e)
 		return 1;
 	}
 	path = cp_path(e->dir, false, e->dest);
-	if (st.st_dev == c->dev && same_copy(e, fd, &st) &&
-	    (!c->again || c->planning || e->target || same_bytes(c, e, fd))) {
+	if (st.st_dev == c->dev && same_copy(e, fd, &st) && bad_copy(c, e, fd, path)) {
+		/* said */
+	} else if (st.st_dev == c->dev && same_copy(e, fd, &st) &&
+		   (!c->again || c->planning || e->target || same_bytes(c, e, fd))) {
 		c->done.skipped++;
 		note_there(c, e, &st);
 	} else {

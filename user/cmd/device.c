@@ -10,6 +10,7 @@
 #include <daxctl/libdaxctl.h>
 #include <errno.h>
 #include <getopt.h>
+#include <libmount/libmount.h>
 #include <ndctl/libndctl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,8 +219,11 @@ static void add_dax(struct table *t, struct daxctl_dev *dev, const char *map)
 	replace(&r->driver, dax.driver);
 	/* the page structures of what is no NVDIMM are in the host's own memory */
 	replace(&r->map, map ? map : dax.map_dev ? "dev" : "mem");
-	if (ram)
+	if (ram) {
+		tarn_dax_ready(&dax, &err);
+		note(t, r->device, err.text);
 		return;
+	}
 	ret = tarn_device_find(&d, dax.node, &err);
 	if (ret) {
 		strcpy(r->tarnfs, "unknown");
@@ -295,6 +299,22 @@ static void add_block(struct table *t, struct ndctl_namespace *ns, const char *b
 	free(path);
 }
 
+static void add_disabled(struct table *t, struct ndctl_namespace *ns)
+{
+	const char *name = ndctl_namespace_get_devname(ns);
+	struct row *r = new_row(t, name, "nvdimm", "disabled");
+	char *text;
+
+	r->size = ndctl_namespace_get_size(ns);
+	r->node = ndctl_namespace_get_target_node(ns);
+	strcpy(r->tarnfs, "unknown");
+	text = must_format("%s is disabled, or was destroyed: ndctl enable-namespace %s brings back what there "
+			   "is; this makes a new one instead: ndctl create-namespace -f -e %s -m devdax "
+			   "--map=mem", name, name, name);
+	note(t, r->device, text);
+	free(text);
+}
+
 static void add_namespace(struct table *t, struct ndctl_namespace *ns)
 {
 	struct ndctl_btt *btt = ndctl_namespace_get_btt(ns);
@@ -317,7 +337,12 @@ static void add_namespace(struct table *t, struct ndctl_namespace *ns)
 		break;
 	default:
 		/* a place for a namespace, in which there is none */
-		if (ndctl_namespace_get_size(ns))
+		if (!ndctl_namespace_get_size(ns))
+			return;
+		/* without its driver the kernel calls every namespace raw */
+		if (!block || !*block)
+			add_disabled(t, ns);
+		else
 			add_block(t, ns, block, "raw", false);
 		return;
 	}
@@ -367,6 +392,42 @@ static int collect(struct table *t)
 	daxctl_unref(dax);
 	ndctl_unref(nd);
 	return 0;
+}
+
+/*
+ * A device can go from under its mount, or become another: the mount is still there, dead, and
+ * keeps a later device of that name from being mounted.
+ */
+static void add_mounts(struct table *t)
+{
+	struct libmnt_table *table = mnt_new_table_from_file("/proc/self/mountinfo");
+	struct libmnt_iter *iter = mnt_new_iter(MNT_ITER_FORWARD);
+	struct libmnt_fs *fs;
+
+	while (table && iter && !mnt_table_next_fs(table, iter, &fs)) {
+		const char *source = mnt_fs_get_source(fs), *target = mnt_fs_get_target(fs);
+		const char *type = mnt_fs_get_fstype(fs);
+		struct tarn_device d;
+		char *text;
+		size_t i;
+
+		if (!source || !target || !type || strcmp(type, "tarnfs") != 0)
+			continue;
+		for (i = 0; i < t->count && strcmp(t->rows[i].device, source) != 0; i++)
+			;
+		if (i < t->count && strcmp(t->rows[i].mounted, "-") == 0) {
+			free(t->rows[i].mounted);
+			t->rows[i].mounted = word(target);
+		} else if (i < t->count || !tarn_device_find(&d, source, NULL)) {
+			continue;	/* shown, or of a kind that is not listed */
+		}
+		text = must_format("%s is mounted on %s, and is not what was mounted any more: umount %s",
+				   source, target, target);
+		note(t, source, text);
+		free(text);
+	}
+	mnt_free_iter(iter);
+	mnt_unref_table(table);
 }
 
 static int by_name(const void *a, const void *b)
@@ -461,6 +522,7 @@ static int list(void)
 	int ret = collect(&t);
 
 	if (!ret) {
+		add_mounts(&t);
 		if (t.count)
 			qsort(t.rows, t.count, sizeof(*t.rows), by_name);
 		print_table(&t);
@@ -471,8 +533,31 @@ static int list(void)
 
 /* ---- attach, detach ---- */
 
+/*
+ * How many ranges of bad memory a mount of it would know of: the marks of the pages, which go when
+ * the driver is bound anew. A mount without a host page reads them, and writes nothing.
+ */
+static uint32_t known_bad(const struct tarn_dax *dax)
+{
+	static const char *const options[] = { "ro", NULL };
+	struct tarnfs_range *ranges;
+	int mntfd, dirfd;
+	uint32_t count = 0;
+
+	if (tarn_dax_ready(dax, NULL) || tarn_mount_new(dax->node, options, &mntfd, &dirfd, NULL))
+		return 0;
+	if (!tarn_kernel_badranges(dirfd, &ranges, &count))
+		free(ranges);
+	else
+		count = 0;
+	close(dirfd);
+	close(mntfd);
+	return count;
+}
+
 static int move(const char *what, bool to)
 {
+	uint32_t bad = 0;
 	struct tarn_err err = { "" };
 	struct tarn_dax dax;
 	int ret = tarn_dax_find(&dax, what, &err);
@@ -481,6 +566,8 @@ static int move(const char *what, bool to)
 		printf("%s\n", shown(err.text));
 		return 0;
 	}
+	if (!ret && !to)
+		bad = known_bad(&dax);
 	if (!ret)
 		ret = to ? tarn_dax_attach(&dax, &err) : tarn_dax_detach(&dax, &err);
 	if (ret < 0) {
@@ -489,6 +576,9 @@ static int move(const char *what, bool to)
 	}
 	printf("%s: %s %s, bound to %s\n", dax.name, to ? "attached" : "detached",
 	       ret ? "now" : "already", dax.driver);
+	if (bad && ret)
+		complain("%s: this host knew of %u range%s of bad memory there, and has forgotten: unless the "
+			 "memory was repaired it is met again", dax.name, bad, bad == 1 ? "" : "s");
 	return 0;
 }
 

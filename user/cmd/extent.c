@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <stdlib.h>
@@ -135,7 +136,7 @@ int file_extent(int fd, uint64_t *off, uint64_t *len)
 
 const char *device_offset_text(int fd, uint64_t off)
 {
-	static char text[64];
+	static _Thread_local char text[64];
 	uint64_t start, len;
 	struct statfs fs;
 
@@ -145,4 +146,84 @@ const char *device_offset_text(int fd, uint64_t off)
 		snprintf(text, sizeof(text), " (device offset 0x%llx)",
 			 (unsigned long long)(start + off));
 	return text;
+}
+
+bool file_first_bad(int fd, const struct tarnfs_range *ranges, uint32_t count, uint64_t off,
+		    uint64_t *at)
+{
+	uint64_t start, len;
+	struct stat st;
+	uint32_t i;
+
+	if (!count || fstat(fd, &st) || file_extent(fd, &start, &len))
+		return false;
+	/* what is behind the file's end is nobody's loss */
+	if (len > (uint64_t)st.st_size)
+		len = (uint64_t)st.st_size;
+	for (i = 0; i < count; i++) {	/* in order */
+		const struct tarnfs_range *r = &ranges[i];
+
+		if (off >= len || r->off >= start + len)
+			return false;
+		if (r->off + r->len <= start + off)
+			continue;
+		*at = r->off > start + off ? r->off - start : off;
+		return true;
+	}
+	return false;
+}
+
+/* The directory that an open file is in, since the ioctls of a mount are those of its directories. */
+static int open_directory_of(int fd)
+{
+	char self[32], path[PATH_MAX], *slash;
+	struct stat file, dir;
+	ssize_t len;
+	int dirfd;
+
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	len = readlink(self, path, sizeof(path) - 1);
+	if (len <= 0)
+		return -1;
+	path[len] = '\0';
+	slash = strrchr(path, '/');
+	if (!slash)
+		return -1;
+	slash[slash == path] = '\0';
+	dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* moved, or in a mount that something else stands on now */
+	if (dirfd >= 0 && (fstat(fd, &file) || fstat(dirfd, &dir) || file.st_dev != dir.st_dev)) {
+		close(dirfd);
+		return -1;
+	}
+	return dirfd;
+}
+
+bool file_first_bad_now(int fd, uint64_t off, uint64_t *at)
+{
+	struct tarnfs_range *ranges;
+	struct statfs fs;
+	bool bad = false;
+	uint32_t count;
+	int dirfd;
+
+	if (fstatfs(fd, &fs) || (uint32_t)fs.f_type != TARNFS_STATFS_MAGIC)
+		return false;
+	dirfd = open_directory_of(fd);
+	if (dirfd < 0)
+		return false;
+	if (!tarn_kernel_badranges(dirfd, &ranges, &count)) {
+		bad = file_first_bad(fd, ranges, count, off, at);
+		free(ranges);
+	}
+	close(dirfd);
+	return bad;
+}
+
+const char *failed_memory_text(int fd, uint64_t off, int error)
+{
+	uint64_t at;
+
+	return error == EIO && file_first_bad_now(fd, off, &at) && at == off ?
+	       ": memory has failed (tarnfs status lists all that has)" : "";
 }

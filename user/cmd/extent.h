@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+#include "../lib/tarn.h"
+
 /*
  * Opened for reading; links are followed. need_tarnfs: files of other file
  * systems are refused. Complains itself.
@@ -23,7 +25,18 @@ int open_regular(const char *path, bool need_tarnfs, struct stat *st);
  */
 int file_extent(int fd, uint64_t *off, uint64_t *len);
 
-/* " (device offset 0x...)" of a file offset, or "" where that is not known; one static buffer. */
+/* " (device offset 0x...)" of a file offset, or "" where that is not known; one buffer a thread. */
 const char *device_offset_text(int fd, uint64_t off);
+
+/*
+ * The first byte of the file from off on that is in one of the ranges of bad
+ * memory. False: none is.
+ */
+bool file_first_bad(int fd, const struct tarnfs_range *ranges, uint32_t count, uint64_t off,
+		    uint64_t *at);
+/* The same, of what the kernel knows now. False also where it does not say: to root alone it does. */
+bool file_first_bad_now(int fd, uint64_t off, uint64_t *at);
+/* What is to be added to an errno of that byte: ": memory has failed...", or "". Constant. */
+const char *failed_memory_text(int fd, uint64_t off, int error);
 
 #endif

@@ -32,6 +32,7 @@ static int flush_one(const char *path)
 	const char *what = "fsync";
 	struct stat st;
 	int ret, fd = open_regular(path, true, &st);
+	uint64_t at;
 
 	if (fd < 0)
 		return fd;
@@ -40,9 +41,13 @@ static int flush_one(const char *path)
 		what = "fadvise";
 		ret = posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 	}
-	close(fd);
-	if (ret)
+	if (ret == EIO && file_first_bad_now(fd, 0, &at))
+		complain("%s: %s: %s: memory has failed at byte %llu%s (tarnfs status lists all that has)",
+			 shown(path), what, strerror(ret), (unsigned long long)at,
+			 device_offset_text(fd, at));
+	else if (ret)
 		complain("%s: %s: %s", shown(path), what, strerror(ret));
+	close(fd);
 	return -ret;
 }
 

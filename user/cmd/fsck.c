@@ -238,6 +238,31 @@ static void count_text(const char *what, uint64_t n, const char *end)
 	printf("%llu %s%s%s", (unsigned long long)n, what, n == 1 ? "" : "s", end);
 }
 
+/*
+ * What the check itself has not met: it reads metadata alone, and of that what is in use. A note,
+ * since the file system is as good as it was.
+ */
+static void note_bad_memory(struct tarn_fsck *f, int dirfd, const struct tarn_device *d,
+			    const char *device)
+{
+	struct tarnfs_range *ranges;
+	uint64_t bytes = 0;
+	uint32_t count, i;
+
+	if (dirfd < 0 || tarn_kernel_badranges(dirfd, &ranges, &count))
+		return;
+	for (i = 0; i < count; i++)
+		bytes += ranges[i].len;
+	if (count) {
+		f->count[TARN_FSCK_NOTE]++;
+		printf("%s: note 2 at 0x%llx: %u range%s of bad memory, %llu bytes, known to this host: tarnfs "
+		       "status %s lists them, with the files\n", device,
+		       (unsigned long long)ranges[0].off, count, count == 1 ? "" : "s",
+		       (unsigned long long)bytes, d->mounted_on[0] ? shown(d->mounted_on) : device);
+	}
+	free(ranges);
+}
+
 /* The last line, and the exit code. */
 static int summarize(const struct tarn_fsck *f, const struct options *o, const char *device)
 {
@@ -291,6 +316,7 @@ static int check(const struct options *o)
 	f.dev_size = meta.dev_size;
 	ret = tarn_fsck(&f, meta.media, &err);
 	if (!ret) {
+		note_bad_memory(&f, meta.dirfd, &d, device);
 		code = summarize(&f, o, device);
 	} else {
 		complain_err(&err, ret, device);

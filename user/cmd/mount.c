@@ -531,15 +531,16 @@ static int attach(const struct options *o, struct tarn_device *d)
 	return ret;
 }
 
-static void detach(const struct options *o, struct tarn_device *d)
+static void detach(struct tarn_device *d)
 {
 	struct tarn_err err = { "" };
 	int ret = tarn_dax_detach(&d->dax, &err);
 
 	if (ret < 0)
 		complain("%s stays attached: %s", shown(d->path), err.text);
-	else
-		say(o, "%s detached: bound to %s", d->dax.name, d->dax.driver);
+	else	/* what is tried next, mkfs.tarnfs say, needs it too */
+		complain("%s detached: it is bound to %s again; tarnfs device attach %s attaches it, for "
+			 "mkfs.tarnfs and others too", shown(d->path), d->dax.driver, d->dax.name);
 }
 
 static int run(const struct options *o)
@@ -580,7 +581,7 @@ static int run(const struct options *o)
 	if (o->fake)
 		return MOUNT_OK;
 	if (mount_device(o, &d, &code) && attached)
-		detach(o, &d);
+		detach(&d);
 	return code;
 }
 

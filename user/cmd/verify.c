@@ -87,12 +87,15 @@ static bool take_piece(struct job *j, struct file **file, uint64_t *off, uint64_
 	return found;
 }
 
-static void read_failed(struct job *j, struct file *f, int fd, uint64_t off, const char *why)
+/* error 0: it ended */
+static void read_failed(struct job *j, struct file *f, int fd, uint64_t off, int error)
 {
 	pthread_mutex_lock(&j->lock);
 	if (!f->failed)
-		complain("%s: offset %llu%s: %s", shown(f->path), (unsigned long long)off,
-			 fd < 0 ? "" : device_offset_text(fd, off), why);
+		complain("%s: offset %llu%s: %s%s", shown(f->path), (unsigned long long)off,
+			 device_offset_text(fd, off),
+			 error ? strerror(error) : "the file became shorter",
+			 failed_memory_text(fd, off, error));
 	f->failed = true;
 	pthread_mutex_unlock(&j->lock);
 }
@@ -136,7 +139,7 @@ static uint64_t check_piece(struct job *j, struct file *f, uint64_t off, uint64_
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) {
-			read_failed(j, f, fd, off, n ? strerror(errno) : "the file became shorter");
+			read_failed(j, f, fd, off, n ? errno : 0);
 			break;
 		}
 		pattern_fill(key, off, pattern, (size_t)n);

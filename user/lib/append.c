@@ -137,8 +137,7 @@ static int reserve_failed(struct tarn_session *s, const struct tarn_new *news, u
 				 "too many entries are reserved and not committed: wait for other "
 				 "commands, or end them");
 	case -EIO:
-		return tarn_fail(err, EIO,
-				 "the file system is shut down: umount it and mount it again");
+		return tarn_fail(err, EIO, TARN_SHUT_DOWN);
 	default:
 		return tarn_fail(err, -ret, "RESERVE: %s", strerror(-ret));
 	}

@@ -274,6 +274,31 @@ static int refuse_namespace(const struct tarn_dax_places *p, const char *what,
 	return refuse_mode(what, namespace, mode, err);
 }
 
+/* A region without devdax devices: is there a namespace in fsdax mode in it? */
+static int refuse_region(const struct tarn_dax_places *p, const char *what, struct tarn_err *err)
+{
+	char path[PATH_MAX + 300], real[PATH_MAX], mode[32], found[64] = "";
+	struct dirent *e;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "%s/bus/nd/devices", p->sys);
+	dir = opendir(path);
+	while (dir && !found[0] && (e = readdir(dir))) {
+		snprintf(path, sizeof(path), "%s/bus/nd/devices/%s", p->sys, e->d_name);
+		if (numbered(e->d_name, "namespace") && realpath(path, real) &&
+		    has_component(real, what) &&
+		    tarn_sysfs_read(mode, sizeof(mode), "%s/mode", path) > 0 && !strcmp(mode, "memory"))
+			snprintf(found, sizeof(found), "%.60s", e->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	if (found[0])
+		return tarn_fail(err, ENOTTY, "%s has no devdax device: its %s is in fsdax mode, which is "
+				 "mounted as it is: nothing to attach", what, found);
+	return tarn_fail(err, ENOENT, "%s: no devdax device is there; tarnfs device list shows those there "
+			 "are", what);
+}
+
 /* A block device: of a namespace, or something else. */
 static int refuse_block(const struct tarn_dax_places *p, const char *what, const struct stat *st,
 			struct tarn_err *err)
@@ -323,11 +348,18 @@ int tarn_dax_find_in(const struct tarn_dax_places *p, struct tarn_dax *dax, cons
 		if (m.count)
 			return tarn_fail(err, ENOTUNIQ, "%s has more than one device, name one: %s",
 					 what, m.names);
-		return m.region ? tarn_fail(err, ENOENT, "%s: no devdax device is there; tarnfs device "
-					    "list shows those there are", what) :
-				  refuse_namespace(p, what, what, err);
+		return m.region ? refuse_region(p, what, err) : refuse_namespace(p, what, what, err);
 	}
 	if (stat(what, &st)) {
+		char path[PATH_MAX];
+
+		ret = errno;
+		/* "pmem0", as "dax0.0": what is in /dev can go without its directory */
+		if (ret == ENOENT && !slash && *what && strlen(what) < 256) {
+			snprintf(path, sizeof(path), "%.1024s/%.255s", p->dev, what);
+			if (!stat(path, &st))
+				return tarn_dax_find_in(p, dax, path, err);
+		}
 		ret = errno;
 		/* without its node in /dev it is there all the same */
 		if (ret == ENOENT && slash && !tarn_dax_read(p, dax, base) &&
@@ -380,6 +412,30 @@ int tarn_dax_is_map_dev(const struct tarn_dax *dax, struct tarn_err *err)
 		dax->node, dax->namespace);
 }
 
+int tarn_dax_unfit(const struct tarn_dax *dax, struct tarn_err *err)
+{
+	if (!dax->size)
+		return tarn_fail(err, ENODEV, "%s has no memory: daxctl create-device makes a device "
+				 "that has", dax->name);
+	if (dax->map_dev)
+		return tarn_dax_is_map_dev(dax, err);
+	if (dax->pieces)
+		return tarn_fail(err, EINVAL, "%s has its memory in more than one piece, and tarnfs needs "
+				 "one: daxctl destroy-device -f %s and of others of its region, then "
+				 "daxctl create-device", dax->node, dax->name);
+	if (dax->align % TARNFS_HUGE || !dax->align) {
+		if (dax->kind == TARN_DAX_NVDIMM)
+			return tarn_fail(err, EINVAL, "%s has an alignment of %llu bytes, and tarnfs needs "
+					 "2 MiB; this erases it and makes it anew: ndctl create-namespace -f "
+					 "-e %s -m devdax --map=mem --align=2M", dax->node,
+					 (unsigned long long)dax->align, dax->namespace);
+		return tarn_fail(err, EINVAL, "%s has an alignment of %llu bytes, and tarnfs needs 2 MiB: "
+				 "daxctl destroy-device -f %s, then daxctl create-device --align=2M",
+				 dax->node, (unsigned long long)dax->align, dax->name);
+	}
+	return 0;
+}
+
 int tarn_dax_ready_in(const struct tarn_dax_places *p, const struct tarn_dax *dax,
 		      struct tarn_err *err)
 {
@@ -389,8 +445,9 @@ int tarn_dax_ready_in(const struct tarn_dax_places *p, const struct tarn_dax *da
 		return 0;
 	if (!strcmp(dax->driver, "kmem"))
 		return tarn_dax_is_ram(dax, err);
-	if (dax->map_dev)
-		return tarn_dax_is_map_dev(dax, err);
+	/* not to name a command that will refuse it */
+	if (tarn_dax_unfit(dax, err))
+		return tarn_dax_unfit(dax, err);
 	if (!dax->driver[0])
 		return tarn_fail(err, ENXIO, "%s has no driver: tarnfs device attach %s", dax->node,
 				 dax->name);

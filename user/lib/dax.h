@@ -41,6 +41,8 @@ const char *tarn_dax_wanted_in(const struct tarn_dax_places *p);
 int tarn_dax_is_ram(const struct tarn_dax *dax, struct tarn_err *err);
 /* The sentence for one whose page structures are on it: -EOPNOTSUPP. */
 int tarn_dax_is_map_dev(const struct tarn_dax *dax, struct tarn_err *err);
+/* The sentence for memory that no driver makes fit for a tarnfs, or 0: it can be attached. */
+int tarn_dax_unfit(const struct tarn_dax *dax, struct tarn_err *err);
 /* Whether a source in mountinfo is this device. */
 bool tarn_dax_is_source(const struct tarn_dax_places *p, const struct tarn_dax *dax,
 			const char *source);

@@ -258,10 +258,13 @@ static int load_driver(const struct tarn_dax_places *p, const char *driver, stru
 	p->load(module);
 	if (has_driver(p, driver))
 		return 0;
-	return tarn_fail(err, ENODEV, "the kernel has no driver %s: modprobe %s (dmesg says why, if "
-			 "that fails)%s", driver, module,
-			 strcmp(driver, "fsdev_dax") ? "" : "; a kernel made without CONFIG_DEV_DAX_FSDEV "
-			 "cannot mount devdax devices");
+	return tarn_fail(err, ENODEV, "the kernel has no driver %s, and modprobe %s did not bring it: %s; "
+			 "dmesg says why, if the module is there and was refused", driver, module,
+			 !strcmp(driver, "fsdev_dax") ? "a kernel made without CONFIG_DEV_DAX_FSDEV cannot "
+							"mount devdax devices" :
+			 !strcmp(driver, "tarnfs_dax") ? "if the module is not found, make modules_install "
+							 "installs it for this kernel" :
+							 "it is a module of the kernel's own package");
 }
 
 /*
@@ -366,30 +369,6 @@ static int refuse_driver(const struct tarn_dax *dax, struct tarn_err *err)
 			 "%s, if it is not", dax->node, dax->driver, dax->name);
 }
 
-static int refuse_memory(const struct tarn_dax *dax, struct tarn_err *err)
-{
-	if (!dax->size)
-		return tarn_fail(err, ENODEV, "%s has no memory: daxctl create-device makes a device "
-				 "that has", dax->name);
-	if (dax->map_dev)
-		return tarn_dax_is_map_dev(dax, err);
-	if (dax->pieces)
-		return tarn_fail(err, EINVAL, "%s has its memory in more than one piece, and tarnfs needs "
-				 "one: daxctl destroy-device -f %s and of others of its region, then "
-				 "daxctl create-device", dax->node, dax->name);
-	if (dax->align % TARNFS_HUGE || !dax->align) {
-		if (dax->kind == TARN_DAX_NVDIMM)
-			return tarn_fail(err, EINVAL, "%s has an alignment of %llu bytes, and tarnfs needs "
-					 "2 MiB; this erases it and makes it anew: ndctl create-namespace -f "
-					 "-e %s -m devdax --map=mem --align=2M", dax->node,
-					 (unsigned long long)dax->align, dax->namespace);
-		return tarn_fail(err, EINVAL, "%s has an alignment of %llu bytes, and tarnfs needs 2 MiB: "
-				 "daxctl destroy-device -f %s, then daxctl create-device --align=2M",
-				 dax->node, (unsigned long long)dax->align, dax->name);
-	}
-	return 0;
-}
-
 static int refuse_mounted(const struct tarn_dax_places *p, const struct tarn_dax *dax,
 			  struct tarn_err *err)
 {
@@ -441,7 +420,7 @@ int tarn_dax_attach_in(const struct tarn_dax_places *p, struct tarn_dax *dax, st
 	strcpy(before, dax->driver);
 	ret = refuse_driver(dax, err);
 	if (!ret)
-		ret = refuse_memory(dax, err);
+		ret = tarn_dax_unfit(dax, err);
 	if (!ret)
 		ret = refuse_mounted(p, dax, err);
 	if (!ret)

@@ -214,8 +214,9 @@ static int mount_new(const char *device, const char *const *options, int *mntfd,
 		switch (errno) {
 		case ENODEV:
 			return tarn_fail(err, ENODEV,
-					 "%s: the kernel has no tarnfs: modprobe tarnfs (dmesg "
-					 "says why, if that fails)", device);
+					 "%s: the kernel has no tarnfs: modprobe tarnfs (if the "
+					 "module is not found: make modules_install; if it is "
+					 "refused, dmesg says why)", device);
 		case EPERM:
 			return tarn_fail(err, EPERM, "%s: this needs root (CAP_SYS_ADMIN)", device);
 		default:

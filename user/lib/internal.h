@@ -154,4 +154,8 @@ int tarn_at_end(struct tarn_session *s, struct tarn_err *err);
 int tarn_lost(struct tarn_session *s, struct tarn_err *err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* A devdax device that went may have come back with the driver device_dax. */
+#define TARN_SHUT_DOWN "the file system is shut down: umount it and mount it again (a devdax " \
+	"device with -o attach)"
+
 #endif

@@ -444,8 +444,7 @@ static int one_pass(struct pass *p)
 	if (ret)
 		return tarn_fail(p->err, -ret, "STATUS: %s", strerror(-ret));
 	if (s->st.state & TARNFS_ST_SHUTDOWN)
-		return tarn_fail(p->err, EIO,
-				 "the file system is shut down: umount it and mount it again");
+		return tarn_fail(p->err, EIO, TARN_SHUT_DOWN);
 	if (s->st.nonce && s->st.nonce != s->claim.nonce)
 		return tarn_fail(
 			p->err, ESTALE,

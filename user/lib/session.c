@@ -25,9 +25,7 @@ static int open_dir(const char *path, struct tarn_err *err)
 	if (fd >= 0)
 		return fd;
 	if (errno == EIO)
-		return tarn_fail(err, EIO,
-				 "%s: the file system is shut down: umount it and mount it again",
-				 path);
+		return tarn_fail(err, EIO, "%s: " TARN_SHUT_DOWN, path);
 	if (errno != ENOTDIR)
 		return tarn_fail(err, errno, "%s: %s", path, strerror(errno));
 	real = realpath(path, NULL);
@@ -112,8 +110,7 @@ int tarn_mount_status(int dirfd, struct tarnfs_status *st, struct tarn_err *err)
 		return tarn_fail(err, -ret, "STATUS: %s", strerror(-ret));
 	}
 	if (st->state & TARNFS_ST_SHUTDOWN)
-		return tarn_fail(err, EIO,
-				 "the file system is shut down: umount it and mount it again");
+		return tarn_fail(err, EIO, TARN_SHUT_DOWN);
 	return 0;
 }
 
