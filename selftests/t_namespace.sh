@@ -14,7 +14,8 @@ if [ ! -b $dev ]; then
 	exit 0
 fi
 m=$(mktemp -d)
-help='ndctl create-namespace -f -e NAMESPACE -m fsdax --map=mem'
+# of the kernel's message the tools make a command that can be run
+help='ndctl create-namespace -f -e namespace0.0 -m fsdax --map=mem'
 
 # said PATTERN: in the kernel log since the last mark
 mark() {

@@ -89,8 +89,8 @@ refuse "... it counts as an error" 1 "^0 files, 0 directories, 0 symlinks, 0 byt
 refuse "... another is skipped" 0 "1 skipped$" tarnfs cp whole/f51 $m/some/where
 no "... dd ends there" dd if=whole/f50 of=$hit bs=4096 conv=notrunc,fsync
 refuse "fsck of the mount: a note, and how many" 0 \
-	"note 2 at $(printf '0x%x' $((at + 4096))): 1 range of bad memory, 4096 bytes, .*tarnfs status $m" fsck.tarnfs -n $m
-refuse "... which counts as one" 0 "clean, 1 note, " fsck.tarnfs -n $m
+	": note: 1 range of bad memory, 4096 bytes, .*tarnfs status $m" fsck.tarnfs -n $m
+refuse "... which is no finding" 0 ": clean, [0-9]* directories" fsck.tarnfs -n $m
 yes "flush goes around it" tarnfs flush $hit
 
 # --- in a mapping of 2 MiB ----------------------------------------------------------------

@@ -239,11 +239,10 @@ static void count_text(const char *what, uint64_t n, const char *end)
 }
 
 /*
- * What the check itself has not met: it reads metadata alone, and of that what is in use. A note,
- * since the file system is as good as it was.
+ * What the check itself need not have met: it reads metadata alone, and of that what is in use. No
+ * finding: what it found is as good as it was.
  */
-static void note_bad_memory(struct tarn_fsck *f, int dirfd, const struct tarn_device *d,
-			    const char *device)
+static void note_bad_memory(int dirfd, const struct tarn_device *d, const char *device)
 {
 	struct tarnfs_range *ranges;
 	uint64_t bytes = 0;
@@ -253,13 +252,10 @@ static void note_bad_memory(struct tarn_fsck *f, int dirfd, const struct tarn_de
 		return;
 	for (i = 0; i < count; i++)
 		bytes += ranges[i].len;
-	if (count) {
-		f->count[TARN_FSCK_NOTE]++;
-		printf("%s: note 2 at 0x%llx: %u range%s of bad memory, %llu bytes, known to this host: tarnfs "
-		       "status %s lists them, with the files\n", device,
-		       (unsigned long long)ranges[0].off, count, count == 1 ? "" : "s",
+	if (count)
+		printf("%s: note: %u range%s of bad memory, %llu bytes, known to this host: tarnfs status %s "
+		       "says where\n", device, count, count == 1 ? "" : "s",
 		       (unsigned long long)bytes, d->mounted_on[0] ? shown(d->mounted_on) : device);
-	}
 	free(ranges);
 }
 
@@ -316,7 +312,7 @@ static int check(const struct options *o)
 	f.dev_size = meta.dev_size;
 	ret = tarn_fsck(&f, meta.media, &err);
 	if (!ret) {
-		note_bad_memory(&f, meta.dirfd, &d, device);
+		note_bad_memory(meta.dirfd, &d, device);
 		code = summarize(&f, o, device);
 	} else {
 		complain_err(&err, ret, device);

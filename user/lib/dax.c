@@ -299,24 +299,33 @@ static int refuse_region(const struct tarn_dax_places *p, const char *what, stru
 			 "are", what);
 }
 
+int tarn_block_namespace(const struct tarn_dax_places *p, dev_t dev, char *out, size_t room)
+{
+	char path[PATH_MAX], real[PATH_MAX], *end;
+
+	out[0] = '\0';
+	snprintf(path, sizeof(path), "%s/dev/block/%u:%u", p->sys, major(dev), minor(dev));
+	if (!realpath(path, real))
+		return -ENOENT;
+	/* .../namespaceN.M or pfnN.M or bttN.M, then block/pmemN and perhaps a partition */
+	while (!out[0] && strlen(real) > strlen(p->sys) && (end = strrchr(real, '/'))) {
+		*end = '\0';
+		if (!strncmp(end + 1, "namespace", 9))
+			snprintf(out, room, "%.60s", end + 1);
+		else
+			tarn_sysfs_read(out, room, "%s/namespace", real);
+	}
+	return 0;
+}
+
 /* A block device: of a namespace, or something else. */
 static int refuse_block(const struct tarn_dax_places *p, const char *what, const struct stat *st,
 			struct tarn_err *err)
 {
-	char path[PATH_MAX], real[PATH_MAX], namespace[64] = "", *end;
+	char path[PATH_MAX], real[PATH_MAX], namespace[64];
 
-	snprintf(path, sizeof(path), "%s/dev/block/%u:%u", p->sys, major(st->st_rdev),
-		 minor(st->st_rdev));
-	if (!realpath(path, real))
+	if (tarn_block_namespace(p, st->st_rdev, namespace, sizeof(namespace)))
 		return tarn_fail(err, EOPNOTSUPP, "%s: a block device, and no DAX memory", what);
-	/* .../namespaceN.M or pfnN.M or bttN.M, then block/pmemN and perhaps a partition */
-	while (!namespace[0] && strlen(real) > strlen(p->sys) && (end = strrchr(real, '/'))) {
-		*end = '\0';
-		if (!strncmp(end + 1, "namespace", 9))
-			snprintf(namespace, sizeof(namespace), "%.60s", end + 1);
-		else
-			tarn_sysfs_read(namespace, sizeof(namespace), "%s/namespace", real);
-	}
 	if (!namespace[0]) {
 		snprintf(path, sizeof(path), "%s/dev/block/%u:%u/queue/dax", p->sys,
 			 major(st->st_rdev), minor(st->st_rdev));

@@ -43,6 +43,8 @@ int tarn_dax_is_ram(const struct tarn_dax *dax, struct tarn_err *err);
 int tarn_dax_is_map_dev(const struct tarn_dax *dax, struct tarn_err *err);
 /* The sentence for memory that no driver makes fit for a tarnfs, or 0: it can be attached. */
 int tarn_dax_unfit(const struct tarn_dax *dax, struct tarn_err *err);
+/* The namespace that a block device, or a partition of it, is of: "namespace0.0", "" of none. */
+int tarn_block_namespace(const struct tarn_dax_places *p, dev_t dev, char *out, size_t room);
 /* Whether a source in mountinfo is this device. */
 bool tarn_dax_is_source(const struct tarn_dax_places *p, const struct tarn_dax *dax,
 			const char *source);

@@ -158,6 +158,27 @@ static void kernel_text(int fsfd, char *out, size_t room)
 	}
 }
 
+/* The kernel does not know which namespace a device is of: the command gets its name here. */
+static void name_namespace(char *text, size_t room, const char *device)
+{
+	static const char word[] = "NAMESPACE";
+	char *at = strstr(text, word), name[64] = "", rest[512];
+	struct tarn_dax dax;
+	struct stat st;
+
+	if (!at || stat(device, &st))
+		return;
+	if (S_ISBLK(st.st_mode))
+		tarn_block_namespace(&tarn_dax_here, st.st_rdev, name, sizeof(name));
+	else if (S_ISCHR(st.st_mode) && !tarn_dax_by_number(&tarn_dax_here, &dax, major(st.st_rdev),
+							    minor(st.st_rdev)))
+		snprintf(name, sizeof(name), "%.60s", dax.namespace);
+	if (!name[0])
+		return;
+	snprintf(rest, sizeof(rest), "%.511s", at + strlen(word));
+	snprintf(at, room - (size_t)(at - text), "%s%s", name, rest);
+}
+
 static int create_failed(int fsfd, const char *device, const char *doing, int code,
 			 struct tarn_err *err)
 {
@@ -165,6 +186,7 @@ static int create_failed(int fsfd, const char *device, const char *doing, int co
 	char text[512];
 
 	kernel_text(fsfd, text, sizeof(text));
+	name_namespace(text, sizeof(text), device);
 	if (code == EBUSY && !tarn_device_find(&d, device, NULL) && d.mounted_on[0])
 		return tarn_fail(err, EBUSY, "%s is mounted on %s: umount it first", device,
 				 d.mounted_on);
