@@ -69,7 +69,7 @@ refuse "... and a device that is not there is no image to be made" 1 "/dev/dax9.
 mv /dev/aside $dax
 yes "the command of the message" sh -c "$(mkfs.tarnfs $dax 2>&1 | sed 's/.*\(daxctl .*dax0.0\).*/\1/')"
 refuse "... makes it a devdax" 1 "is bound to device_dax" mkfs.tarnfs $dax
-refuse "no module: device attach" 1 "the kernel has no driver tarnfs_dax: modprobe tarnfs" tarnfs device attach dax0.0
+refuse "no module: device attach" 1 "the kernel has no driver tarnfs_dax, and modprobe tarnfs did not bring it" tarnfs device attach dax0.0
 refuse "no module: mount -o attach" 32 "the kernel has no driver tarnfs_dax" mount -t tarnfs -o attach $dax /mnt
 refuse "... it is where it was" 0 "^$dax .* device_dax .*unknown" tarnfs device list
 finish
