@@ -42,7 +42,11 @@ yes "it is mapped" $f touch $m/a@4096
 yes "sync of this file system does not wait" sync -f $m
 yes "another file system is mounted" mount -t tmpfs none $other
 yes "... written, and synced" sh -c "echo text >$other/file; sync -f $other"
+# far from the memory that is left when somebody gets killed for it
+scale=$(cat /proc/sys/vm/watermark_scale_factor)
+echo 1000 >/proc/sys/vm/watermark_scale_factor
 same "memory is short, and nobody waits" reclaimed "$($f press .)"
+echo "$scale" >/proc/sys/vm/watermark_scale_factor
 yes "... the other is unmounted" umount $other
 no "the pipe still has it" test -e one/drained
 : >one/drain
