@@ -145,3 +145,11 @@ make_deep() {
 	echo deep >"$1.half$t_path/file"
 	mv "$1.half" "$1$t_path/half"
 }
+
+# other_bytes FILE OFFSET COUNT: each is one more than it was, so none is what it was
+other_bytes() {
+	t_bytes=$(mktemp)
+	dd if="$1" of="$t_bytes" bs=1 skip="$2" count="$3" 2>/dev/null
+	LC_ALL=C tr '\000-\377' '\001-\377\000' <"$t_bytes" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
+	rm -f "$t_bytes"
+}

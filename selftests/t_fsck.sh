@@ -100,7 +100,7 @@ refuse "fsck after it was left mounted" 0 "clean" fsck.tarnfs $dev
 /selftests/media read 0 $((6 << 20)) >"$work/image"
 truncate -s "$(/selftests/media size)" "$work/image"
 refuse "fsck of a copy" 0 "clean, 39 directories" fsck.tarnfs "$work/image"
-printf x | dd of="$work/image" bs=1 seek=$((at + 50)) conv=notrunc 2>/dev/null
+other_bytes "$work/image" $((at + 50)) 1
 refuse "fsck of a damaged copy" 4 "error 401 at $(printf '0x%x' "$at"): " fsck.tarnfs "$work/image"
 refuse "... which nothing repairs" 4 "nothing was repaired" fsck.tarnfs -y "$work/image"
 

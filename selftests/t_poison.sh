@@ -204,7 +204,7 @@ refuse "mkfs says what to do" 1 "Input/output error" mkfs.tarnfs -f --hosts-fenc
 refuse "... with the command" 1 "memory of the device failed.*ndctl clear-errors" mkfs.tarnfs -f --hosts-fenced "$dev"
 else
 	i=0
-	while [ $i -lt 16 ]; do
+	while [ $i -lt 18 ]; do
 		i=$((i + 1))
 		skip "what the driver knows" "that of a devdax knows of no bad memory"
 	done

@@ -24,9 +24,9 @@ image() {
 	rm -f "$1"
 	truncate -s "$2" "$1"
 }
-# bytes OFFSET COUNT: sets bytes of the image i to 'x'
+# bytes OFFSET COUNT: changes bytes of the image i
 bytes() {
-	head -c "$2" /dev/zero | tr '\0' x | dd of=i bs=1 seek="$1" conv=notrunc 2>/dev/null
+	other_bytes i "$1" "$2"
 }
 # damage NAME NUMBER OFFSET COUNT [OFFSET COUNT]: found by number at the line of the first offset
 damage() {
