@@ -28,6 +28,9 @@ SINGLE = [("6.12", "pmem"), ("6.12", "devdax"), ("6.1", "devdax"), ("7.3", "devd
 SINGLE_FULL = [("7.3", "pmem")]
 # Tests that have their say on one backing, and would do the same or nothing on another.
 BELONG = {"t_device.sh": ["devdax"], "t_namespace.sh": ["pmem"]}
+# The tools, at length: they do the same on a devdax, where 7.3 has them; the others with --full.
+LONG = ["t_cmd.sh", "t_cp.sh", "t_kills.sh"]
+LONG_FULL = [("6.12", "devdax"), ("6.1", "devdax")]
 CXL = [("6.12", "cxl-ram"), ("7.3", "cxl-ram"), ("6.1", "cxl-pmem"), ("6.12", "cxl-pmem"), ("7.3", "cxl-pmem")]
 # Tests of the device itself are all that CXL memory gets; everything else is as on devdax.
 CXL_TESTS = ["t_cxl.sh", "t_kernel", "t_user.sh"]
@@ -288,7 +291,8 @@ def plan(full, on, wanted):
 
     for kernel, backing in SINGLE + (SINGLE_FULL if full else []):
         add(runs[0], f"guest-{kernel}-{backing}", [kernel], backing,
-            [t for t in single if backing in BELONG.get(t, [backing]) and t != "t_cxl.sh"])
+            [t for t in single if backing in BELONG.get(t, [backing]) and t != "t_cxl.sh"
+             and (full or t not in LONG or (kernel, backing) not in LONG_FULL)])
     for kernel, backing in CXL if full else []:
         add(runs[0], f"guest-{kernel}-{backing}", [kernel], backing, [t for t in CXL_TESTS if t in single])
     pairs = [(d, double) for d in DOUBLE]
