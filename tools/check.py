@@ -11,6 +11,7 @@ import concurrent.futures
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -323,6 +324,9 @@ def main():
 
     def wanted(name):
         return bool(only.search(name))
+
+    # Whoever starts this in the background may have it ignored, and so would what is tested.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     shutil.rmtree(LOGS, ignore_errors=True)
     os.makedirs(LOGS)
