@@ -153,3 +153,13 @@ other_bytes() {
 	LC_ALL=C tr '\000-\377' '\001-\377\000' <"$t_bytes" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
 	rm -f "$t_bytes"
 }
+
+# wait_until CMD...: false after a minute or so
+wait_until() {
+	t_tries=0
+	until "$@"; do
+		t_tries=$((t_tries + 1))
+		[ $t_tries -lt 6000 ] || return 1
+		sleep 0.01
+	done
+}

@@ -15,16 +15,6 @@ else
 	mem_driver=$(readlink -f "/sys/bus/dax/devices/$mem_name/driver")
 fi
 
-# wait_until CMD...: false after a minute or so
-wait_until() {
-	t_tries=0
-	until "$@"; do
-		t_tries=$((t_tries + 1))
-		[ $t_tries -lt 6000 ] || return 1
-		sleep 0.01
-	done
-}
-
 take() {
 	echo "$mem_name" >"$mem_driver/unbind"
 }

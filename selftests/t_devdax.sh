@@ -55,14 +55,6 @@ to_dax() {
 	echo "$name" >$bus/drivers/device_dax/bind
 	[ "$(driver)" = device_dax ]
 }
-wait_until() {
-	tries=0
-	until "$@"; do
-		tries=$((tries + 1))
-		[ $tries -lt 6000 ] || return 1
-		sleep 0.01
-	done
-}
 mark() {
 	echo "t_devdax mark $((mark_nr = ${mark_nr:-0} + 1))" >/dev/kmsg
 }

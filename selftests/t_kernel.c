@@ -8,10 +8,9 @@
  * an fsdax namespace of 256 MiB or more, or a devdax bound to the driver that tarnfs
  * needs. Root, in a guest. No tool of tarnfs is used.
  */
-#define _GNU_SOURCE
+#include "base.h"
+
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/blkpg.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
@@ -22,38 +21,19 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
-#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/swap.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <time.h>
-#include <unistd.h>
-
-#include "../kmod/uapi/tarnfs_format.h"
-#include "../kmod/uapi/tarnfs_ioctl.h"
-
-#define __printf(a, b)	__attribute__((format(printf, a, b)))
-#define __noreturn	__attribute__((noreturn))
 
 #define PLAN	473
-#define MIB	(1024UL * 1024)
 #define BIG	(64 * MIB)
 #define SMALL	5000
 #define SUID	8192
@@ -67,29 +47,9 @@
 #define STATX_ATTR_DAX 0x00200000
 #endif
 
-static const char *device = "/dev/pmem0";
-static unsigned long long device_size;
-static bool devdax;
-static const unsigned long long data_start = 6 * MIB;
 static char mount_log[4096];
-static int points, failures;
 
 /* ---- TAP ---------------------------------------------------------------- */
-
-static void __printf(2, 3) ok(bool good, const char *fmt, ...)
-{
-	va_list ap;
-
-	points++;
-	if (!good)
-		failures++;
-	printf("%sok %d - ", good ? "" : "not ", points);
-	va_start(ap, fmt);
-	vprintf(fmt, ap);
-	va_end(ap);
-	printf("\n");
-	fflush(stdout);
-}
 
 static void is(long long got, long long want, const char *what)
 {
@@ -114,32 +74,7 @@ static void skip(int n, const char *what)
 		printf("ok %d - # SKIP %s\n", ++points, what);
 }
 
-static void __noreturn bail(const char *what)
-{
-	printf("Bail out! %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static void must(long ret, const char *what)
-{
-	if (ret < 0)
-		bail(what);
-}
-
 /* ---- mounts ------------------------------------------------------------- */
-
-static uint32_t crc32c(const void *data, size_t len)
-{
-	const unsigned char *p = data;
-	uint32_t crc = ~0U;
-
-	while (len--) {
-		crc ^= *p++;
-		for (int i = 0; i < 8; i++)
-			crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
-	}
-	return ~crc;
-}
 
 /*
  * A directory descriptor of a new detached mount, or -1 with errno, and the
@@ -1860,43 +1795,12 @@ static void test_unload(void)
 	refused("meta", 0, NULL, "mount after it");
 }
 
-/* In bytes; a character device need not open, and its driver says it in sysfs. */
-static unsigned long long size_of_device(void)
-{
-	unsigned long long bytes = 0;
-	char path[64];
-	struct stat sb;
-	FILE *file;
-	int fd;
-
-	must(stat(device, &sb), device);
-	devdax = S_ISCHR(sb.st_mode);
-	if (devdax) {
-		snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/size", major(sb.st_rdev),
-			 minor(sb.st_rdev));
-		file = fopen(path, "r");
-		if (!file || fscanf(file, "%llu", &bytes) != 1)
-			bail(path);
-		fclose(file);
-		return bytes;
-	}
-	fd = open(device, O_RDONLY);
-	must(fd, device);
-	must(ioctl(fd, BLKGETSIZE64, &bytes), "size of the device");
-	close(fd);
-	return bytes;
-}
-
 int main(int argc, char **argv)
 {
 	int dir, mnt, fd;
 
-	if (argc > 1)
-		device = argv[1];
-	else if (getenv("TARN_DEV"))
-		device = getenv("TARN_DEV");
 	printf("TAP version 13\n1..%d\n", PLAN);
-	device_size = size_of_device();
+	use_device(argc, argv);
 	scratch = mmap(NULL, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	test_refused_mounts();
