@@ -238,20 +238,22 @@ def debug(on, wanted):
     """The guest tests on the debug kernels: all that --debug does."""
     step("user", ["make", "-j2", "user", "WERROR=1"])
     step("selftests", ["make", "-j2", "selftests", "WERROR=1"])
-    kernels = [k for k in DEBUG_KERNELS if step(f"kernel-{k}", [f"{TOOLS}/vm/fetch-kernel", k])]
-    built = [k for k in kernels if step(f"module-{k}", ["make", "-j2", "modules", f"KVER={k}", "WERROR=1"])]
-
     runs = []
     for backing in "pmem", "devdax":
         single = [t for t in selftests("t_") if backing in BELONG.get(t, [backing]) and t != "t_cxl.sh"]
         double = selftests("h2_") if backing == "pmem" else BASIC
-        for k in built:
+        for k in DEBUG_KERNELS:
             runs.append((f"guest-{k}-{backing}", [k], single, ["--backing", backing]))
             runs.append((f"two-hosts-{k}-{backing}", [k, k], double, ["--backing", backing]))
+    runs = [(name, kernels, [t for t in tests if wanted(t) or wanted(name)], options)
+            for name, kernels, tests, options in runs if on(name)]
+    # a kernel of these is built only for who runs something on it
+    needed = [k for k in DEBUG_KERNELS if any(k in kernels and tests for _, kernels, tests, _ in runs)]
+    kernels = [k for k in needed if step(f"kernel-{k}", [f"{TOOLS}/vm/fetch-kernel", k])]
+    built = [k for k in kernels if step(f"module-{k}", ["make", "-j2", "modules", f"KVER={k}", "WERROR=1"])]
     # one at a time: each has the memory of three
     for name, kernels, tests, options in runs:
-        tests = [t for t in tests if wanted(t) or wanted(name)]
-        if tests and on(name):
+        if tests and all(k in built for k in kernels):
             guests(name, kernels, tests, options + DEBUG_OPTIONS)
     return end()
 
