@@ -1237,7 +1237,12 @@ static int tarn_apply_check(const struct tarnfs_apply *args)
 	if (args->op_size != sizeof(struct tarnfs_op) || args->count > TARNFS_APPLY_MAX ||
 	    args->strings_len > TARNFS_STRINGS_MAX)
 		return -EINVAL;
-	if (args->next_ino > TARN_INO_END || args->first_seq > TARNFS_SEQ_MAX ||
+	if (args->next_ino > TARN_INO_END)
+		return -EINVAL;
+	/* the operations of a stage have no seq; one past the last is where a used up log ends */
+	if (args->flags & TARNFS_APPLY_STAGE)
+		return args->first_seq > TARNFS_SEQ_MAX ? -EINVAL : 0;
+	if (args->first_seq > TARNFS_SEQ_MAX + 1 ||
 	    args->count > TARNFS_SEQ_MAX + 1 - args->first_seq)
 		return -EINVAL;
 	return 0;

@@ -131,7 +131,7 @@ refuse "no space: the path as given, and what next" 1 "^tarnfs creat: $m/d/../hu
 	tarnfs creat -s 100G "$m/d/../huge"
 yes "creat" tarnfs creat "$m/d/f"
 refuse "ln over a name: the path as given" 1 "^tarnfs ln: $m/d/./f: exists already" tarnfs ln -s x "$m/d/./f"
-refuse "creat of a long name" 1 "^tarnfs creat: $m/000.*File name too long" tarnfs creat "$m/$(printf '%0256d' 1)"
+refuse "creat of a long name" 1 "^tarnfs creat: $m/000.*: a name in it has 256 bytes, and at most 255" tarnfs creat "$m/$(printf '%0256d' 1)"
 
 # ---- status ----
 yes "creat" tarnfs creat "$m/one" "$m/two"

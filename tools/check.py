@@ -28,7 +28,7 @@ KERNELS = ["6.1", "6.12", "7.3"]
 SINGLE = [("6.12", "pmem"), ("6.12", "devdax"), ("6.1", "devdax"), ("7.3", "devdax"), ("6.1", "pmem")]
 SINGLE_FULL = [("7.3", "pmem")]
 # Tests that have their say on one backing, and would do the same or nothing on another.
-BELONG = {"t_device.sh": ["devdax"], "t_namespace.sh": ["pmem"]}
+BELONG = {"t_device.sh": ["devdax"], "t_limits.sh": ["pmem"], "t_namespace.sh": ["pmem"]}
 # The tools, at length: they do the same on a devdax, where 7.3 has them; the others with --full.
 LONG = ["t_cmd.sh", "t_cp.sh", "t_kills.sh"]
 LONG_FULL = [("6.12", "devdax"), ("6.1", "devdax")]

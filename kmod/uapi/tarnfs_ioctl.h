@@ -126,10 +126,11 @@ struct tarnfs_reserve_item {
  * given away by an APPLY that creates a file of just this inode number,
  * extent and size; what was not, when the last descriptor and mapping are
  * gone, goes to limbo. Errors: EROFS (role client, or mounted ro), EUNATCH
- * (not attached), ENOSPC (failed names the item that found no room), EAGAIN
- * (inode numbers 2^20 ahead of what is committed), EIO (memory failed while it
- * was zeroed: it is remembered, and the next call gets other memory), EINVAL,
- * EINTR (killed). Memory known to be bad is not handed out.
+ * (not attached), ENOSPC (failed names the item that found no room; 0 also when
+ * too few inode numbers are left), EAGAIN (inode numbers 2^20 ahead of what is
+ * committed), EIO (memory failed while it was zeroed: it is remembered, and the
+ * next call gets other memory), EINVAL, EINTR (killed). Memory known to be bad is
+ * not handed out.
  */
 struct tarnfs_reserve {
 	__u32	version;

@@ -274,10 +274,38 @@ void testkernel_verify(struct testkernel *t)
 		fail_msg("the kernel's tree: %s", why);
 }
 
+static int by_ino(const void *a, const void *b)
+{
+	const struct tarn_node *x = *(const struct tarn_node *const *)a;
+	const struct tarn_node *y = *(const struct tarn_node *const *)b;
+
+	return x->ino < y->ino ? -1 : x->ino > y->ino;
+}
+
+/* All that have a name, each after its directory; *count is set. */
+static const struct tarn_node **all_nodes(const struct tarn_tree *tree, size_t *count)
+{
+	const struct tarn_node **nodes =
+		calloc(tree->directories + tree->files + tree->symlinks + 1, sizeof(*nodes));
+
+	assert_non_null(nodes);
+	*count = 0;
+	if (tree->root)
+		nodes[(*count)++] = tree->root;
+	for (size_t i = 0; i < *count; i++) {
+		const struct tarn_node *n;
+
+		for (u64 after = 0; (n = tarn_next_child(nodes[i], after)); after = n->ino)
+			nodes[(*count)++] = n;
+	}
+	return nodes;
+}
+
 char *testkernel_dump(struct testkernel *t)
 {
+	const struct tarn_node **nodes;
 	char *text = NULL;
-	size_t len = 0;
+	size_t len = 0, count;
 	FILE *f = open_memstream(&text, &len);
 
 	assert_non_null(f);
@@ -286,11 +314,11 @@ char *testkernel_dump(struct testkernel *t)
 		(unsigned long long)t->tree.directories, (unsigned long long)t->tree.symlinks,
 		(unsigned long long)(t->tree.free_bytes + t->tree.reserved_bytes +
 				     t->tree.limbo_bytes));
-	for (u64 ino = 1; ino < t->tree.next_ino; ino++) {
-		const struct tarn_node *n = tarn_find(&t->tree, ino);
+	nodes = all_nodes(&t->tree, &count);
+	qsort(nodes, count, sizeof(*nodes), by_ino);
+	for (size_t i = 0; i < count; i++) {
+		const struct tarn_node *n = nodes[i];
 
-		if (!n || n->state != TARN_NODE_LIVE)
-			continue;
 		fprintf(f,
 			"%llu %u in %llu '%s' size %llu at %llu+%llu mode %o %u:%u %lld.%u flags "
 			"%u%s%s\n",
@@ -301,6 +329,7 @@ char *testkernel_dump(struct testkernel *t)
 			n->type == TARNFS_TYPE_SYMLINK ? " -> " : "",
 			n->type == TARNFS_TYPE_SYMLINK ? n->target : "");
 	}
+	free(nodes);
 	fclose(f);
 	return text;
 }
@@ -561,18 +590,18 @@ static void session_begin(struct testhost *h, const struct tarn_super *sb)
 	memset(&h->s, 0, sizeof(h->s));
 	h->s.dirfd = h->s.metafd = -1;
 	h->s.kernel = testkernel_ops(h->t);
-	h->s.media = recorder_media(h->r);
+	h->s.media = h->media;
 	h->s.sb = *sb;
 	h->s.kernel->ops->status(h->s.kernel, &h->s.st);
 	h->s.claim.page = h->s.st.page;
 	h->s.claim.nonce = h->s.st.nonce;
 }
 
-void testhost_start(struct testhost *h, struct memory *mem, const struct tarn_super *sb, int n)
+void testhost_start_on(struct testhost *h, struct tarn_media *media, const struct tarn_super *sb,
+		       int n)
 {
 	memset(h, 0, sizeof(*h));
-	h->r = recorder_new(mem);
-	recorder_geometry(h->r, sb);
+	h->media = media;
 	h->t = testkernel_new(sb);
 	memcpy(h->id.uuid, test_owner, sizeof(h->id.uuid));
 	h->id.uuid[0] = (uint8_t)(0xa0 + n);
@@ -580,6 +609,15 @@ void testhost_start(struct testhost *h, struct memory *mem, const struct tarn_su
 	h->id.page = -1;
 	snprintf(h->id.node_name, sizeof(h->id.node_name), "host%d", n);
 	session_begin(h, sb);
+}
+
+void testhost_start(struct testhost *h, struct memory *mem, const struct tarn_super *sb, int n)
+{
+	struct recorder *r = recorder_new(mem);
+
+	recorder_geometry(r, sb);
+	testhost_start_on(h, recorder_media(r), sb, n);
+	h->r = r;
 }
 
 void testhost_mount(struct testhost *h)
@@ -596,6 +634,8 @@ void testhost_mount(struct testhost *h)
 	if (tarn_replay(&h->s, true, &err) < 0)
 		fail_msg("replay: %s", err.text);
 	h->s.kernel->ops->unlock(h->s.kernel);
+	if (!h->r)
+		return;
 	assert_no_fault(h->r);
 	recorder_take(h->r);
 }
@@ -603,7 +643,10 @@ void testhost_mount(struct testhost *h)
 void testhost_stop(struct testhost *h)
 {
 	testkernel_free(h->t);
-	recorder_free(h->r);
+	if (h->r)
+		recorder_free(h->r);
+	else
+		tarn_media_close(h->media);
 }
 
 void testhost_next_command(struct testhost *h)

@@ -45,7 +45,8 @@ bool testkernel_is_shut(const struct testkernel *t);
 #define TEST_HOSTS 2
 
 struct testhost {
-	struct recorder *r;
+	struct recorder *r;		/* NULL: of testhost_start_on() */
+	struct tarn_media *media;
 	struct testkernel *t;
 	struct tarn_session s;
 	struct tarn_host_id id;
@@ -59,6 +60,9 @@ struct memory *test_mkfs(struct tarn_super *sb, uint32_t hosts, uint64_t area, u
 			 const uint8_t *owner);
 /* A host named by n, with an empty cache and a fresh kernel. */
 void testhost_start(struct testhost *h, struct memory *mem, const struct tarn_super *sb, int n);
+/* The same over a back end of the caller's, which testhost_stop() closes: nothing is recorded. */
+void testhost_start_on(struct testhost *h, struct tarn_media *media, const struct tarn_super *sb,
+		       int n);
 /* Claims a page and replays, as mount.tarnfs does; fails the test when that fails. */
 void testhost_mount(struct testhost *h);
 void testhost_stop(struct testhost *h);

@@ -44,6 +44,8 @@ struct place {
  */
 int find_place(struct tarn_session *s, const char *path, struct place *p);
 void free_place(struct place *p);
+/* Of a path that is ENAMETOOLONG: which limit it is, and the way round. */
+void complain_too_long(const char *path);
 /* parent and last component of path: both malloc()ed. -EINVAL: no name in it, as in "/" or "a/..". */
 int split_path(const char *path, char **parent, char **name);
 

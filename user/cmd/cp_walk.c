@@ -96,15 +96,27 @@ void cp_opened_close(struct opened *o)
 	o->dir = NULL;
 }
 
-int cp_open_dir(struct opened *o, const struct dir *d, bool source)
+/* Replaces fd, a descriptor or an error, by what opens from it. */
+static int open_below(int fd, const char *name)
+{
+	int next;
+
+	if (fd < 0)
+		return fd;
+	next = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (next < 0)
+		next = -errno;
+	close(fd);
+	return next;
+}
+
+/* From the top. */
+static int open_way(const struct dir *d, bool source)
 {
 	const struct dir **chain, *at;
 	size_t depth = 0, i;
-	int fd, next;
+	int fd;
 
-	if (o->dir == d)
-		return o->fd;
-	cp_opened_close(o);
 	for (at = d; at; at = at->parent)
 		depth++;
 	chain = must_alloc(malloc(depth * sizeof(*chain)));
@@ -113,15 +125,26 @@ int cp_open_dir(struct opened *o, const struct dir *d, bool source)
 	fd = open(source ? chain[0]->source : chain[0]->dest, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		fd = -errno;
-	for (i = 1; i < depth && fd >= 0; i++) {
-		next = openat(fd, source ? chain[i]->source : chain[i]->dest,
-			      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (next < 0)
-			next = -errno;
-		close(fd);
-		fd = next;
-	}
+	for (i = 1; i < depth && fd >= 0; i++)
+		fd = open_below(fd, source ? chain[i]->source : chain[i]->dest);
 	free(chain);
+	return fd;
+}
+
+int cp_open_dir(struct opened *o, const struct dir *d, bool source)
+{
+	int fd;
+
+	if (o->dir == d)
+		return o->fd;
+	/* the walk goes down by one most of the time, and a tree may be deep */
+	if (o->dir && o->dir == d->parent) {
+		fd = open_below(o->fd, source ? d->source : d->dest);
+		o->dir = NULL;
+	} else {
+		cp_opened_close(o);
+		fd = open_way(d, source);
+	}
 	if (fd < 0)
 		return fd;
 	o->dir = d;

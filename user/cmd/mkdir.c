@@ -55,6 +55,10 @@ static int list_missing(struct tarn_session *s, const struct options *o, const c
 			ret = -EEXIST;
 			goto out;
 		}
+		if (ret == -ENAMETOOLONG) {
+			complain_too_long(path);
+			goto out;
+		}
 		if (ret != -ENOENT || depth == DEPTH_MAX || (depth && !o->parents)) {
 			complain("%s: %s: %s%s", shown(path), shown(at), strerror(-ret),
 				 depth && !o->parents ? "; -p creates it too" : "");

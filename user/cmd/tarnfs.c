@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -165,6 +166,25 @@ int split_path(const char *path, char **parent, char **name)
 	return 0;
 }
 
+void complain_too_long(const char *path)
+{
+	const char *at = path;
+	size_t longest = 0, n;
+
+	for (; *at; at += n + !!at[n]) {
+		n = strcspn(at, "/");
+		if (n > longest)
+			longest = n;
+	}
+	if (longest > TARNFS_NAME_MAX)
+		complain("%.64s...: a name in it has %zu bytes, and at most %d are possible",
+			 shown(path), longest, TARNFS_NAME_MAX);
+	else
+		complain("%.64s...: a path of %zu bytes, and Linux takes at most %d: cd to a "
+			 "directory on the way, and name the rest", shown(path), strlen(path),
+			 PATH_MAX - 1);
+}
+
 /* path itself, or the nearest directory above it that exists: malloc()ed */
 static char *existing_ancestor(const char *path)
 {
@@ -246,8 +266,14 @@ int open_master(struct tarn_session *s, const char *path)
 	char *ancestor = existing_ancestor(path);
 	struct tarn_err err = { "" };
 	int64_t applied;
+	struct stat st;
 	int ret;
 
+	if (stat(ancestor, &st) && errno == ENAMETOOLONG) {
+		complain_too_long(path);
+		free(ancestor);
+		return -ENAMETOOLONG;
+	}
 	ret = tarn_session_open(s, ancestor, TARN_OPEN_APPEND, &err);
 	if (ret) {
 		if (ret == -EROFS)
@@ -294,7 +320,11 @@ int find_place(struct tarn_session *s, const char *path, struct place *p)
 	if (stat(parent, &st)) {
 		int ret = -errno;
 
-		complain("%s: its directory %s: %s", shown(path), shown(parent), strerror(-ret));
+		if (ret == -ENAMETOOLONG)
+			complain_too_long(path);
+		else
+			complain("%s: its directory %s: %s", shown(path), shown(parent),
+				 strerror(-ret));
 		free(parent);
 		return ret;
 	}

@@ -78,8 +78,9 @@ static int check_new(const struct tarn_new *news, size_t i, struct tarn_err *err
 	if (n->item.size > TARNFS_SIZE_MAX)
 		return tarn_fail(err, EFBIG, "%s: %" PRIu64 " bytes are too many", what,
 				 (uint64_t)n->item.size);
-	if (n->mode & ~07777 || n->mtime_nsec > 999999999 || n->file_flags & ~TARNFS_FILE_FLAGS)
-		return tarn_fail(err, EINVAL, "%s: mode, mtime or flags out of range", what);
+	if (n->mode & ~07777 || n->mtime_nsec > 999999999 || n->file_flags & ~TARNFS_FILE_FLAGS ||
+	    n->uid == UINT32_MAX || n->gid == UINT32_MAX)
+		return tarn_fail(err, EINVAL, "%s: mode, owner, mtime or flags out of range", what);
 	if (!n->parent &&
 	    (n->parent_index >= i || news[n->parent_index].item.type != TARNFS_TYPE_DIRECTORY))
 		return tarn_fail(err, EINVAL,
@@ -106,8 +107,8 @@ static int check_news(const struct tarn_new *news, size_t count, struct tarn_err
 
 /* ---- reservation ---- */
 
-static int reserve_failed(struct tarn_session *s, const struct tarn_new *news, uint32_t failed,
-			  int ret, struct tarn_err *err)
+static int reserve_failed(struct tarn_session *s, const struct tarn_new *news, size_t count,
+			  uint32_t failed, int ret, struct tarn_err *err)
 {
 	const struct tarn_new *n = &news[failed];
 	struct tarnfs_status st;
@@ -116,6 +117,12 @@ static int reserve_failed(struct tarn_session *s, const struct tarn_new *news, u
 	case -ENOSPC:
 		if (s->kernel->ops->status(s->kernel, &st))
 			return tarn_fail(err, ENOSPC, "%s: no space for it", what_of(n));
+		/* the largest is below TARNFS_SEQ_MAX */
+		if (count > TARNFS_SEQ_MAX - st.next_ino)
+			return tarn_fail(err, ENOSPC,
+					 "%s: no inode number for it: %zu are needed, %" PRIu64
+					 " are left; make a new file system", what_of(n), count,
+					 (uint64_t)(TARNFS_SEQ_MAX - st.next_ino));
 		return tarn_fail(
 			err, ENOSPC,
 			"%s: no space: needed in one piece %" PRIu64 " bytes, free %" PRIu64
@@ -164,7 +171,7 @@ int tarn_reserve_files(struct tarn_session *s, struct tarn_reservation *r, struc
 	ret = s->kernel->ops->reserve(s->kernel, items, (uint32_t)count, &r->set, &failed);
 	if (ret) {
 		r->set = -1;
-		ret = reserve_failed(s, news, failed < count ? failed : 0, ret, err);
+		ret = reserve_failed(s, news, count, failed < count ? failed : 0, ret, err);
 	}
 	for (size_t i = 0; !ret && i < count; i++)
 		news[i].item = items[i];
@@ -333,6 +340,11 @@ static int batch_build(struct batch *b, const struct tarn_session *s,
 		return tarn_fail(err, E2BIG,
 				 "names and targets of %zu bytes: a commit takes at most %d",
 				 strings, TARNFS_STRINGS_MAX);
+	if (r->count > TARNFS_SEQ_MAX + 1 - s->log.next_seq)
+		return tarn_fail(err, ENOSPC,
+				 "no sequence number for a record: %zu are needed, %" PRIu64
+				 " are left; make a new file system", r->count,
+				 (uint64_t)(TARNFS_SEQ_MAX + 1 - s->log.next_seq));
 	b->count = (uint32_t)r->count;
 	b->first_seq = s->log.next_seq;
 	b->ops = calloc(r->count, sizeof(*b->ops));

@@ -146,6 +146,7 @@ struct window {			/* units [start, start + have) of the area */
 	uint8_t *buf;
 	size_t room;		/* units that buf holds */
 	uint32_t start, have;
+	uint32_t keep;		/* what stands before it is not asked for any more */
 };
 
 static uint8_t *window_at(const struct window *w, uint32_t unit)
@@ -153,16 +154,36 @@ static uint8_t *window_at(const struct window *w, uint32_t unit)
 	return w->buf + (size_t)(unit - w->start) * TARNFS_LINE;
 }
 
-/* Has units [start of the window, end) in the buffer. end <= log->units */
+/*
+ * Drops what nobody asks for any more. Only when more is read: a log of batches of one record
+ * would be moved as often as it has records.
+ */
+static void window_drop(struct window *w)
+{
+	uint32_t gone = w->keep - w->start;
+
+	if (gone >= w->have) {
+		w->have = 0;
+	} else if (gone) {
+		memmove(w->buf, window_at(w, w->keep), (size_t)(w->have - gone) * TARNFS_LINE);
+		w->have -= gone;
+	}
+	w->start = w->keep;
+}
+
+/* Has units [keep, end) in the buffer. end <= log->units */
 static int window_fill(struct window *w, const struct tarn_log *log, struct tarn_media *m,
 		       uint32_t end, struct tarn_err *err)
 {
-	uint32_t have_to = w->start + w->have, want;
-	uint64_t off = log->area_off + (uint64_t)have_to * TARNFS_LINE;
+	uint32_t have_to, want;
+	uint64_t off;
 	int ret;
 
-	if (end <= have_to)
+	if (end <= w->start + w->have)
 		return 0;
+	window_drop(w);
+	have_to = w->start + w->have;
+	off = log->area_off + (uint64_t)have_to * TARNFS_LINE;
 	want = end - have_to;
 	if (want < WINDOW_UNITS)
 		want = WINDOW_UNITS;
@@ -187,20 +208,6 @@ static int window_fill(struct window *w, const struct tarn_log *log, struct tarn
 				 ret == -EIO ? m->bad : off, strerror(-ret));
 	w->have += want;
 	return 0;
-}
-
-/* Drops what stands before unit. */
-static void window_advance(struct window *w, uint32_t unit)
-{
-	uint32_t gone = unit - w->start;
-
-	if (gone >= w->have) {
-		w->have = 0;
-	} else {
-		memmove(w->buf, window_at(w, unit), (size_t)(w->have - gone) * TARNFS_LINE);
-		w->have -= gone;
-	}
-	w->start = unit;
 }
 
 struct counts {
@@ -332,7 +339,7 @@ int tarn_log_walk(struct tarn_log *log, struct tarn_media *m, uint32_t *pos, tar
 		  void *arg, struct tarn_err *err)
 {
 	uint32_t after_ckpt = TARNFS_LOG_HEADER_UNITS + log->ckpt_units;
-	struct window w = { .start = *pos };
+	struct window w = { .start = *pos, .keep = *pos };
 	int ret = 0;
 
 	if (*pos != TARNFS_LOG_HEADER_UNITS && *pos < after_ckpt)
@@ -356,7 +363,7 @@ int tarn_log_walk(struct tarn_log *log, struct tarn_media *m, uint32_t *pos, tar
 			break;
 		log->next_seq = *pos == TARNFS_LOG_HEADER_UNITS ? log->base_seq + 1 : rec.seq + 1;
 		*pos = end;
-		window_advance(&w, end);
+		w.keep = end;
 	}
 	free(w.buf);
 	return ret;
