@@ -194,7 +194,7 @@ static int tarnfs_dax_map(struct tarnfs_dax *td, struct dev_dax *dev_dax)
 	if (IS_ERR(pgmap))
 		return PTR_ERR(pgmap);
 	if (!devm_request_mem_region(dev, range->start, range_len(range), dev_name(dev))) {
-		dev_err(dev, "%#llx-%#llx: another driver has this memory; /proc/iomem says which\n",
+		dev_err(dev, "%#llx-%#llx: another driver has this memory (/proc/iomem says which), or the kernel is out of memory\n",
 			range->start, range->end);
 		return -EBUSY;
 	}

@@ -40,7 +40,7 @@ static int tarnfs_read_super(struct tarnfs_sb_info *sbi, struct fs_context *fc,
 	}
 	dax_read_unlock(id);
 	if (left) {
-		errorfc(fc, "%s: superblock at device offset %#x cannot be read: poisoned memory, or the device is being removed; fsck.tarnfs has a look at the second copy",
+		errorfc(fc, "%s: superblock at device offset %#x cannot be read: poisoned memory, or the device is being removed; repair the memory, bind its driver anew, then fsck.tarnfs has a look at the second copy",
 			sbi->sb->s_id, TARNFS_SUPER_OFF);
 		return -EIO;
 	}
@@ -147,7 +147,7 @@ static int tarnfs_load_super(struct tarnfs_sb_info *sbi, struct fs_context *fc)
 
 	err = -EINVAL;
 	if (memcmp(raw->magic, TARNFS_SUPER_MAGIC, TARNFS_MAGIC_LEN)) {
-		errorfc(fc, "%s: no tarnfs superblock; mkfs.tarnfs makes one", id);
+		errorfc(fc, "%s: no tarnfs superblock; if there was one, fsck.tarnfs looks for its second copy; mkfs.tarnfs makes a new file system", id);
 		goto out;
 	}
 	if (le32_to_cpu(raw->version) != TARNFS_FORMAT_VERSION) {

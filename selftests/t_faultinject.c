@@ -4,7 +4,8 @@
  * until the call ends with no failure hit. The call must say ENOMEM or succeed all the same,
  * leave everything as it was, and succeed when tried again.
  *
- * t_faultinject [DEVICE]: destroys what is on DEVICE (default: the guest's), 512 MiB or more.
+ * t_faultinject [DEVICE [CALL]]: destroys what is on DEVICE (default: the guest's), 512 MiB or more;
+ * with CALL only the calls whose name begins so.
  * Root, in a guest whose kernel has failslab and fail_page_alloc (a debug kernel); skipped
  * elsewhere. What a failed call may have leaked is for kmemleak to find.
  */
@@ -538,6 +539,186 @@ static void undo_map(void)
 	undo_fds();
 }
 
+/* ---- calls: binding the driver of a devdax ------------------------------ */
+
+#define DRIVER	"tarnfs_dax"
+#define DRIVERS	"/sys/bus/dax/drivers/"
+
+#define TRACING	"/sys/kernel/tracing/"
+
+static int bind_fd = -1;
+static long references = -1;		/* to the module, with nothing bound or mounted */
+/*
+ * The numbers of the allocations within arch_add_memory(), first and last. The kernel itself does
+ * not bear that these fail (seen with 6.12: it warns, or uses page tables that are not there).
+ */
+static unsigned int add_memory[2];
+
+static const char *dax_name(void)
+{
+	return strrchr(device, '/') + 1;
+}
+
+static bool is_bound(const char *driver)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), DRIVERS "%s/%s", driver, dax_name());
+	return !access(path, F_OK);
+}
+
+/* Where the kernel has its own driver there is none of ours to bind. */
+static bool has_driver(void)
+{
+	return devdax && is_bound(DRIVER);
+}
+
+static int tell(int to)
+{
+	return write(to, dax_name(), strlen(dax_name())) > 0 ? 0 : -1;
+}
+
+static int tell_driver(const char *driver, const char *file)
+{
+	char path[128];
+	int to, ret, err;
+
+	snprintf(path, sizeof(path), DRIVERS "%s/%s", driver, file);
+	to = open(path, O_WRONLY | O_CLOEXEC);
+	if (to < 0)
+		return -1;
+	ret = tell(to);
+	err = errno;
+	close(to);
+	errno = err;
+	return ret;
+}
+
+static long module_references(void)
+{
+	FILE *f = fopen("/sys/module/tarnfs/refcnt", "re");
+	long count = -1;
+
+	if (!f || fscanf(f, "%ld", &count) != 1)
+		bail("refcnt");
+	fclose(f);
+	return count;
+}
+
+static int call_bind(void)
+{
+	return tell(bind_fd);
+}
+
+static void trace_put(const char *file, const char *text)
+{
+	char path[128];
+	int to;
+
+	snprintf(path, sizeof(path), TRACING "%s", file);
+	to = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | (*text ? 0 : O_TRUNC));
+	must(to, path);
+	if (*text)
+		must(write(to, text, strlen(text)), path);
+	close(to);
+}
+
+/* One call that is let be, and watched: which of what may fail is within arch_add_memory(). */
+static void watch_bind(void)
+{
+	char line[1024], filter[32];
+	unsigned int tries = 0;
+	FILE *f;
+
+	trace_put("kprobe_events", "p:tarn_try should_fail_ex");
+	trace_put("kprobe_events", "p:tarn_in arch_add_memory");
+	trace_put("kprobe_events", "r:tarn_out arch_add_memory");
+	snprintf(filter, sizeof(filter), "common_pid == %d", getpid());
+	trace_put("events/kprobes/tarn_try/filter", filter);
+	trace_put("trace", "");
+	trace_put("events/kprobes/enable", "1");
+	fail_arm(LIMIT);
+	must(call_bind(), "bind");
+	fail_disarm();
+	trace_put("events/kprobes/enable", "0");
+	f = fopen(TRACING "trace", "re");
+	if (!f)
+		bail("trace");
+	while (fgets(line, sizeof(line), f)) {
+		tries += !!strstr(line, " tarn_try: ");
+		if (strstr(line, " tarn_in: "))
+			add_memory[0] = tries + 1;
+		if (strstr(line, " tarn_out: "))
+			add_memory[1] = tries;
+	}
+	fclose(f);
+	trace_put("kprobe_events", "");
+	trace_put("trace", "");
+	printf("# %u allocations, %u to %u of them by arch_add_memory()\n", tries, add_memory[0],
+	       add_memory[1]);
+	/* what is at the end of the trace may be of fail_disarm() */
+	if (add_memory[0] < 2 || add_memory[1] < add_memory[0] || tries <= add_memory[1])
+		bail("which allocations may not fail is not to be told");
+}
+
+/* Slabs alone: of pages, page tables and page structures are made, by arch_add_memory(). */
+static void first_bind(void)
+{
+	if (!knob("fail_page_alloc/min-order", "64"))
+		bail("min-order");
+	bind_fd = open(DRIVERS DRIVER "/bind", O_WRONLY | O_CLOEXEC);
+	must(bind_fd, "bind");
+	references = module_references();
+	watch_bind();
+	must(tell_driver(DRIVER, "unbind"), "unbind");
+}
+
+static void before_bind(unsigned int n)
+{
+	if (dir >= 0)
+		close(dir);
+	dir = -1;
+	if (!is_bound(DRIVER))
+		bail("the device is not bound");
+	must(tell_driver(DRIVER, "unbind"), "unbind");
+	if (bind_fd < 0)
+		first_bind();
+}
+
+/* What it had before must work with it, and the module be as free to go as it was. */
+static bool back_to_device_dax(void)
+{
+	bool good = !is_bound(DRIVER) && module_references() == references;
+	volatile char *at;
+	int to;
+
+	if (!good)
+		printf("# bound, or %ld references to the module, not %ld\n", module_references(),
+		       references);
+	if (tell_driver("device_dax", "bind")) {
+		printf("# device_dax: %s\n", strerror(errno));
+		return false;
+	}
+	to = open(device, O_RDWR | O_CLOEXEC);
+	must(to, device);
+	at = mmap(NULL, 2 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, to, 0);
+	if (at == MAP_FAILED || memcmp((void *)at, TARNFS_SUPER_MAGIC, TARNFS_MAGIC_LEN)) {
+		printf("# device_dax does not map it\n");
+		good = false;
+	}
+	munmap((void *)at, 2 * MIB);
+	close(to);
+	must(tell_driver("device_dax", "unbind"), "unbind from device_dax");
+	return good;
+}
+
+static void undo_bind(void)
+{
+	close(mount_again("role", "master"));
+	/* until its end has reached the device */
+	close(mount_again("meta", NULL));
+}
+
 /* ---- the loop ----------------------------------------------------------- */
 
 struct call {
@@ -545,10 +726,13 @@ struct call {
 	void (*before)(unsigned int n);
 	int (*run)(void);
 	void (*undo)(void);			/* after it succeeded */
+	bool (*wanted)(void);			/* whether there is such a call here */
+	bool (*same)(void);			/* refused, it changed nothing; NULL: by STATUS */
 	void (*settle)(struct tarnfs_status *st);	/* what of a failed call stays */
 	int errnos[3];				/* besides ENOMEM */
 	bool mounts;				/* there is nothing to ask for STATUS */
 	bool sparse;				/* has so many that not each is tried */
+	const unsigned int *not;		/* the first and the last that are not tried */
 };
 
 static const struct call calls[] = {
@@ -589,6 +773,9 @@ static const struct call calls[] = {
 	{ .name = "first fault of 4 KiB", .before = before_fault, .run = touch, .undo = undo_map },
 	{ .name = "first fault of 2 MiB", .before = before_huge_fault, .run = touch,
 	  .undo = undo_map },
+	{ .name = "binding the driver", .before = before_bind, .run = call_bind, .undo = undo_bind,
+	  .wanted = has_driver, .same = back_to_device_dax, .mounts = true, .not = add_memory,
+	  .errnos = { EBUSY /* request_mem_region() says no more than no */ } },
 };
 
 static bool equal(const struct call *call, struct tarnfs_status before, unsigned int n)
@@ -632,6 +819,8 @@ static void inject(const struct call *call)
 		bool hit;
 		int ret;
 
+		if (call->not && n >= call->not[0] && n <= call->not[1])
+			continue;
 		if (call->before)
 			call->before(n);
 		if (!call->mounts)
@@ -647,7 +836,7 @@ static void inject(const struct call *call)
 				printf("# %u%s: %s\n", n, hit ? "" : " (not hit)", strerror(errno));
 				wrong++;
 			}
-			if (!call->mounts && !equal(call, before, n))
+			if (call->same ? !call->same() : !call->mounts && !equal(call, before, n))
 				changed++;
 			ret = call->run();
 			if (ret < 0) {
@@ -659,15 +848,22 @@ static void inject(const struct call *call)
 			call->undo();
 	}
 	ok(ended && !wrong, "%s: ENOMEM or success, whichever allocation fails", call->name);
-	if (!call->mounts)
+	if (call->same || !call->mounts)
 		ok(!changed, "%s: refused, it changed nothing", call->name);
 	ok(!stuck, "%s: works when tried again", call->name);
 	printf("# %s: %u allocations made to fail, %u refusals\n", call->name, hits, refusals);
 }
 
+static bool is_wanted(const struct call *call, const char *only)
+{
+	return (!only || !strncmp(call->name, only, strlen(only))) &&
+	       (!call->wanted || call->wanted());
+}
+
 int main(int argc, char **argv)
 {
 	const unsigned int count = sizeof(calls) / sizeof(calls[0]);
+	const char *only = argc > 2 ? argv[2] : NULL;
 	unsigned int i, plan = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -676,13 +872,16 @@ int main(int argc, char **argv)
 		printf("1..0 # SKIP this kernel cannot make allocations fail\n");
 		return 0;
 	}
-	for (i = 0; i < count; i++)
-		plan += calls[i].mounts ? 2 : 3;
-	printf("1..%u\n", plan);
 	use_device(argc, argv);
+	for (i = 0; i < count; i++)
+		if (is_wanted(&calls[i], only))
+			plan += calls[i].mounts && !calls[i].same ? 2 : 3;
+	printf("1..%u\n", plan);
 	make_super();
 
 	for (i = 0; i < count; i++) {
+		if (!is_wanted(&calls[i], only))
+			continue;
 		if (!calls[i].mounts && dir < 0)
 			attach();
 		inject(&calls[i]);

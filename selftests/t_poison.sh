@@ -29,7 +29,7 @@ part() {
 	dd if="$1" bs=4096 skip="$2" count="$3" 2>/dev/null | sha256sum
 }
 
-plan 125
+plan 157
 rebind || bail "the driver cannot be bound anew"
 yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 4M "$dev"
 yes "mount" mount -t tarnfs "$dev" $m
@@ -200,11 +200,13 @@ same "... and remembered" "$((at50 + 4096))+4096 $((at + 4096))+4096 $((at + 163
 yes "umount" umount $m
 echo "0 1" >"/sys/block/${dev#/dev/}/badblocks"
 refuse "mount with a bad superblock says so" 32 "superblock.*poison" mount -t tarnfs "$dev" $m
+refuse "fsck says where" 4 "error 1 at 0x0: " fsck.tarnfs -n "$dev"
+refuse "... and looks at the rest, by the second copy" 4 "[1-9][0-9]* directories, [0-9]* files" fsck.tarnfs -n "$dev"
 refuse "mkfs says what to do" 1 "Input/output error" mkfs.tarnfs -f --hosts-fenced "$dev"
 refuse "... with the command" 1 "memory of the device failed.*ndctl clear-errors" mkfs.tarnfs -f --hosts-fenced "$dev"
 else
 	i=0
-	while [ $i -lt 18 ]; do
+	while [ $i -lt 20 ]; do
 		i=$((i + 1))
 		skip "what the driver knows" "that of a devdax knows of no bad memory"
 	done
@@ -220,6 +222,41 @@ refuse "logplay says so" 1 "0x10200: Input" tarnfs logplay $m
 refuse "creat says so" 1 "0x10200: Input" tarnfs creat -s 100 $m/nothing
 yes "files go on" tarnfs verify --seed 7 $m/some/where/f49
 # the memory of a guest can still be read, and umount lets the page go by a meta mount, as new
+yes "umount" umount $m
+yes "the driver is bound anew" rebind
+
+# --- the superblocks -----------------------------------------------------------------------
+yes "mount" mount -t tarnfs "$dev" $m
+same "the superblock's page fails" "BUS_MCEERR_AR" "$($f hit-meta $m@0 | cut -d ' ' -f 1)"
+refuse "status says so" 0 "^  0x0 *4096 *metadata: superblock$" tarnfs status $m
+refuse "... and all the rest, by the second copy" 0 "^log used " tarnfs status $m
+refuse "log goes on likewise" 0 " file ino=" tarnfs log $m
+yes "files go on" tarnfs verify --seed 7 $m/some/where/f49
+same "... written too" 4096 "$($f write $m/some/where/f49@0 4096)"
+says="offset 0x0: its memory has failed.*repair the memory, then fsck.tarnfs"
+refuse "creat says where, and what to do" 1 "$says" tarnfs creat -s 100 $m/nothing
+refuse "logplay likewise" 1 "$says" tarnfs logplay $m
+refuse "cp likewise" 1 "$says" tarnfs cp list $m/list
+refuse "fsck -n says where" 4 "error 1 at 0x0: " fsck.tarnfs -n $m
+same "the second copy's page fails too" "BUS_MCEERR_AR" "$($f hit-meta $m@4096 | cut -d ' ' -f 1)"
+refuse "status says both" 1 "offset 0x0: .*0x1000, is no better: .*fsck.tarnfs" tarnfs status $m
+same "BADRANGES is one" "0+8192" "$($f ranges $m)"
+yes "files go on" tarnfs verify --seed 7 $m/some/where/f49
+yes "umount" umount $m
+refuse "mount says where, and what to do" 32 \
+	"superblock at device offset 0x0 .*poison.*bind its driver anew, then fsck.tarnfs" mount -t tarnfs "$dev" $m
+yes "the driver is bound anew" rebind
+refuse "what stood there is lost: the first is empty, the second was good" 4 "error 101 at 0x0: " sh -c \
+	'head -c 4096 /dev/zero | /selftests/media write 0 && fsck.tarnfs -n "$0"' "$dev"
+refuse "... mount names fsck before mkfs" 32 "no tarnfs superblock.*fsck.tarnfs.*mkfs.tarnfs" mount -t tarnfs "$dev" $m
+yes "the second copied over the first" sh -c '/selftests/media read 4096 4096 | /selftests/media write 0'
+refuse "fsck is content" 0 ": clean, " fsck.tarnfs -n "$dev"
+yes "mount" mount -t tarnfs "$dev" $m
+same "only the second copy's page fails" "BUS_MCEERR_AR" "$($f hit-meta $m@4096 | cut -d ' ' -f 1)"
+refuse "status says so" 0 "^  0x1000 *4096 *metadata: second superblock$" tarnfs status $m
+yes "creat goes on" tarnfs creat -s 100 $m/after
+yes "umount" umount $m
+yes "mount goes on" mount -t tarnfs "$dev" $m
 yes "umount" umount $m
 yes "the driver is bound anew" rebind
 

@@ -358,6 +358,7 @@ static void poisoned_log(void **state)
 	assert_replay(&h[1], -EIO);
 	recorder_poison(h[1].r, 3);
 	assert_replay(&h[1], -EIO);
+	assert_non_null(strstr(err.text, "0x3: its memory has failed"));
 	assert_false(testkernel_is_shut(h[1].t));
 	recorder_poison(h[1].r, UINT64_MAX);
 	assert_replay(&h[1], 1);

@@ -408,6 +408,42 @@ static void mkfs_on_bad_memory(void **state)
 	mkfs_end(&f);
 }
 
+/* Whoever knows the uuid goes on with the second copy where the first cannot be read, and only there. */
+static void reread(void **state)
+{
+	static const uint8_t other[16] = { 1 };
+	struct tarn_super sb;
+	struct tarn_media *m;
+	struct tarn_err err;
+	struct mkfs f;
+
+	(void)state;
+	mkfs_begin(&f);
+	recorder_rules(f.r, false);
+	m = recorder_media(f.r);
+	assert_int_equal(tarn_mkfs_write(m, &f.sb, &f.opt, &err), 0);
+	assert_int_equal(tarn_super_reread(&sb, m, 16 * MIB, other, &err), 0);
+	assert_memory_equal(sb.uuid, f.sb.uuid, 16);
+	recorder_poison(f.r, 130);
+	assert_int_equal(tarn_super_read(&sb, m, 16 * MIB, &err), -EIO);
+	memset(&sb, 0, sizeof(sb));
+	assert_int_equal(tarn_super_reread(&sb, m, 16 * MIB, f.sb.uuid, &err), 0);
+	assert_memory_equal(&sb, &f.sb, sizeof(sb));
+	assert_int_equal(tarn_super_reread(&sb, m, 16 * MIB, other, &err), -EIO);
+	assert_non_null(strstr(err.text, "0x0:"));
+	assert_non_null(strstr(err.text, "0x1000"));
+	memory_bytes(f.mem)[4096 + 200] ^= 1;
+	assert_int_equal(tarn_super_reread(&sb, m, 16 * MIB, f.sb.uuid, &err), -EIO);
+	/* damage is no poison: the first copy has the word */
+	recorder_poison(f.r, UINT64_MAX);
+	memory_bytes(f.mem)[4096 + 200] ^= 1;
+	memory_bytes(f.mem)[200] ^= 1;
+	assert_int_equal(tarn_super_reread(&sb, m, 16 * MIB, f.sb.uuid, &err), -EUCLEAN);
+	memset(memory_bytes(f.mem), 0, 8);
+	assert_int_equal(tarn_super_reread(&sb, m, 16 * MIB, f.sb.uuid, &err), -ENODATA);
+	mkfs_end(&f);
+}
+
 static void probe(void **state)
 {
 	struct tarn_mkfs_probe p;
@@ -453,6 +489,7 @@ int main(void)
 		cmocka_unit_test(mkfs_cut_anywhere),
 		cmocka_unit_test(mkfs_owner),
 		cmocka_unit_test(mkfs_on_bad_memory),
+		cmocka_unit_test(reread),
 		cmocka_unit_test(probe),
 	};
 

@@ -155,7 +155,7 @@ static int same_log(const struct source *s, const struct tarn_log *was, struct t
 		    struct tarn_err *err)
 {
 	struct tarn_super now;
-	int ret = tarn_super_read(&now, s->media, s->dev_size, err);
+	int ret = tarn_super_reread(&now, s->media, s->dev_size, was->seed.uuid, err);
 
 	/* mkfs takes the old superblock away first */
 	if (ret == -ENODATA)

@@ -77,6 +77,11 @@ int tarn_session_ours(struct tarn_session *s, struct tarn_err *err)
 	if (ret == -ENODATA)
 		return tarn_lost(s, err,
 				 "the superblock is gone: the device was made into something else");
+	if (ret == -EIO)
+		return tarn_fail(err, EIO, "superblock: cannot be read at device offset 0x%llx: its memory "
+				 "has failed. Files can be read and written, but nothing more is replayed "
+				 "or made: umount, repair the memory, then fsck.tarnfs",
+				 (unsigned long long)s->media->bad);
 	if (ret)
 		return ret;
 	if (memcmp(now.uuid, s->sb.uuid, sizeof(now.uuid)))
@@ -214,7 +219,7 @@ static int session_load(struct tarn_session *s, struct tarn_err *err)
 	ret = tarn_session_writable(s, NULL, 0, err);
 	if (ret)
 		return ret;
-	ret = tarn_super_read(&s->sb, s->media, s->st.dev_size, err);
+	ret = tarn_super_reread(&s->sb, s->media, s->st.dev_size, s->st.uuid, err);
 	if (ret == -ENODATA)
 		return tarn_lost(s, err,
 				 "the superblock is gone: the device was made into something else");

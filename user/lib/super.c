@@ -202,6 +202,22 @@ int tarn_super_read(struct tarn_super *sb, struct tarn_media *m, uint64_t dev_si
 	return super_read_at(sb, m, TARNFS_SUPER_OFF, dev_size, err);
 }
 
+/* mkfs destroys both copies before anything else: the second is as good a witness. */
+int tarn_super_reread(struct tarn_super *sb, struct tarn_media *m, uint64_t dev_size,
+		      const uint8_t uuid[16], struct tarn_err *err)
+{
+	int ret = tarn_super_read(sb, m, dev_size, err);
+
+	if (ret != -EIO)
+		return ret;
+	if (super_read_at(sb, m, TARNFS_SUPER2_OFF, dev_size, NULL) ||
+	    memcmp(sb->uuid, uuid, sizeof(sb->uuid)))
+		return tarn_fail(err, EIO, "superblock: cannot be read at device offset 0x%x: its memory has "
+				 "failed, and its second copy, at 0x%x, is no better: umount, repair the "
+				 "memory, then fsck.tarnfs", TARNFS_SUPER_OFF, TARNFS_SUPER2_OFF);
+	return 0;
+}
+
 int tarn_mkfs_probe(struct tarn_mkfs_probe *probe, struct tarn_media *m, uint64_t dev_size,
 		    struct tarn_err *err)
 {

@@ -92,6 +92,12 @@ int tarn_super_decode(struct tarn_super *sb, const struct tarnfs_super *raw, uin
 void tarn_super_encode(struct tarnfs_super *raw, const struct tarn_super *sb);
 int tarn_super_read(struct tarn_super *sb, struct tarn_media *m, uint64_t dev_size,
 		    struct tarn_err *err);
+/*
+ * For who knows the file system by its uuid and means to read: where the memory of the first copy
+ * has failed, the second serves if it has that uuid.
+ */
+int tarn_super_reread(struct tarn_super *sb, struct tarn_media *m, uint64_t dev_size,
+		      const uint8_t uuid[16], struct tarn_err *err);
 
 struct tarn_mkfs {
 	uint64_t dev_size;
