@@ -517,6 +517,15 @@ static void free_page(void)
 	put_identity(1, &(struct tarn_identity){ .claims = 1, .nonce = 3 });
 }
 
+static void compacting(void)
+{
+	put_control(0, &(struct tarn_control){ .generation = 1, .state = TARNFS_CONTROL_ACTIVE,
+					       .area_off = sb.area[0].off,
+					       .area_len = sb.area[0].len,
+					       .next_off = sb.area[1].off,
+					       .next_len = sb.area[1].len });
+}
+
 static void reserved_super(void) { bytes[512] = 1; }
 static void reserved_hosts(void) { bytes[TARNFS_HOSTS_OFF - 1] = 1; }
 static void reserved_mirror(void) { bytes[TARNFS_MIRROR_OFF - 1] = 1; }
@@ -671,6 +680,29 @@ static void given_up(void)
 	commit(last);
 }
 
+/* The last batch was never committed. */
+static void tail(void) { commit(R_BATCH); }
+
+/* A header of the next generation in an area that no control line names. */
+static void leftover(void)
+{
+	struct tarnfs_log_header *raw = (struct tarnfs_log_header *)(bytes + sb.area[1].off);
+	struct tarn_seed next = seed;
+
+	next.generation++;
+	memcpy(raw, header(), sizeof(*raw));
+	raw->generation = htole64(next.generation);
+	raw->crc = htole32(tarn_log_crc(&next, raw, sizeof(*raw),
+					offsetof(struct tarnfs_log_header, crc)));
+}
+
+/* One that is being made; and those of generations that are over are no finding. */
+static void leftover_named(void)
+{
+	leftover();
+	compacting();
+}
+
 /* ---- tree and extents ---- */
 
 static void add(struct tarn_rec rec)
@@ -780,6 +812,8 @@ static const struct fault {
 	FAULT(page_commit, 216),
 	FAULT(mirror_tail, 216),
 	FAULT(free_page, 217),
+	FAULT(compacting, 218),
+	FAULT(leftover_named, 218),
 	FAULT(commit_word, 301),
 	FAULT(commit_long, 302),
 	FAULT(commit_short, 302),
@@ -790,6 +824,8 @@ static const struct fault {
 	FAULT(header_newer, 305),
 	FAULT(header_incompat, 305),
 	FAULT(header_readonly, 306),
+	FAULT(tail, 307),
+	FAULT(leftover, 308),
 	FAULT(record_crc, 401),
 	FAULT(record_last, 401),
 	FAULT(record_length, 402),

@@ -61,8 +61,8 @@ static const char *header_fault(const struct tarn_log *log, const struct tarnfs_
 	return NULL;
 }
 
-static int header_read(struct tarn_log *log, struct tarn_media *m, const struct tarn_super *sb,
-		       struct tarn_err *err)
+int tarn_log_header_read(struct tarn_log *log, struct tarn_media *m, const struct tarn_super *sb,
+			 struct tarn_err *err)
 {
 	struct tarnfs_log_header raw;
 	const char *what;
@@ -108,7 +108,7 @@ int tarn_log_open(struct tarn_log *log, struct tarn_media *m, const struct tarn_
 	if (!cur->generation)
 		return tarn_fail(err, EUCLEAN,
 				 "no host page holds an active log: fsck.tarnfs -n says what else is "
-				 "damaged; nothing repairs it yet");
+				 "damaged, and what can be repaired");
 	memcpy(log->seed.uuid, sb->uuid, sizeof(log->seed.uuid));
 	log->seed.generation = cur->generation;
 	log->seed.host = cur->host;
@@ -134,7 +134,7 @@ int tarn_log_open(struct tarn_log *log, struct tarn_media *m, const struct tarn_
 				 "commit word at device offset 0x%" PRIx64
 				 ": %u units in an area of %" PRIu64 " bytes",
 				 off, log->units, log->area_len);
-	return header_read(log, m, sb, err);
+	return tarn_log_header_read(log, m, sb, err);
 }
 
 /* ---- the walk ---- */
