@@ -28,7 +28,7 @@ log_pages() {
 	fi
 }
 
-plan 77
+plan 88
 
 # ---- clean ----
 yes "mkfs" mkfs.tarnfs -q -f --hosts-fenced --log-size 1M $dev
@@ -171,5 +171,28 @@ refuse "fsck -p" 1 "repaired 101 at 0x0: the second copy over the first" fsck.ta
 refuse "... which has nothing left to do" 0 "clean, 3 directories" fsck.tarnfs -p $dev
 yes "... mount" mount -t tarnfs $dev "$m"
 umount "$m"
+
+# ---- a damaged record: what comes after it is given up, and only when asked ----
+mkfs.tarnfs -q -f --hosts-fenced --log-size 1M $dev
+mount -t tarnfs $dev "$m"
+for f in a b c; do
+	tarnfs creat -s 4096 "$m/$f"
+done
+at=$(tarnfs log "$m" | grep 'name="b"' | cut -d ' ' -f 1)
+umount "$m"
+printf x | /selftests/media write $((at + 50))
+refuse "mount says where, which, why, and what is good" 32 \
+	"offset $(printf '0x%x' "$at"), seq 2: record: damaged (checksum); what came before it, up to seq 1, is good" mount -t tarnfs $dev "$m"
+refuse "fsck -y drops nothing unasked" 4 "not repaired: 401 at .* good up to seq 1, .*--truncate-log=1, with -y" fsck.tarnfs -y $dev
+no "... so it cannot be mounted" mount -t tarnfs $dev "$m"
+refuse "fsck -y --truncate-log" 1 "clean, .* seq 1$" fsck.tarnfs -y --truncate-log 1 $dev
+refuse "... has nothing more to do" 0 "clean, .* seq 1$" fsck.tarnfs -y --truncate-log 1 $dev
+yes "... mount" mount -t tarnfs $dev "$m"
+same "... what came before is there" a "$(ls "$m")"
+yes "... creat" tarnfs creat -s 4096 "$m/b"
+refuse "... logplay" 0 "up to date: .*, seq 2$" tarnfs logplay "$m"
+refuse "... check" 0 " 0 differences" tarnfs check "$m"
+umount "$m"
+refuse "... fsck" 0 "clean, 1 directories, 2 files" fsck.tarnfs $dev
 
 finish

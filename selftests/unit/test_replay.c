@@ -301,7 +301,7 @@ static void damaged_in_the_middle(void **state)
 	/* where, which, why, and what is left */
 	snprintf(text, sizeof(text),
 		 "log at device offset 0x%llx, seq 2: record: damaged (checksum); what came before it, "
-		 "up to seq 1, is applied and stays usable: fsck.tarnfs -n says more",
+		 "up to seq 1, is good: fsck.tarnfs -n says more",
 		 (unsigned long long)log_off(FIRST_UNITS + 2));
 	assert_string_equal(err.text, text);
 	/* what is before it is there and stays usable, what is after it is not */

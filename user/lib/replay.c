@@ -170,7 +170,7 @@ static int refused(struct pass *p, const struct tarnfs_apply *args, int ret)
 		return tarn_fail(p->err, EUCLEAN,
 				 "log at device offset 0x%" PRIx64 ", seq %" PRIu64
 				 ": the kernel refused the record (%s); what came before it is "
-				 "applied and stays usable: fsck.tarnfs -n says more",
+				 "good: fsck.tarnfs -n says more",
 				 off, p->first_seq + at, strerror(-ret));
 	case -EOPNOTSUPP:
 		return tarn_fail(
@@ -435,8 +435,8 @@ static int read_log(struct pass *p)
 	len = strlen(first.text);
 	if (!flushed && ret != -ENOMEM)
 		snprintf(p->err->text + len, sizeof(first.text) - len,
-			 "; what came before it, up to seq %" PRIu64 ", is applied and stays usable: "
-			 "fsck.tarnfs -n says more", p->seq);
+			 "; what came before it, up to seq %" PRIu64 ", is good: fsck.tarnfs -n says "
+			 "more", p->seq);
 	return ret;
 }
 
