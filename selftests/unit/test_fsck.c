@@ -1399,6 +1399,40 @@ static void repair_each(void **state)
 	free(saved);
 }
 
+/* So too of several at once. */
+static void repair_several(void **state)
+{
+	uint8_t *saved = malloc(sb.data_start);
+	uint64_t repaired = 0;
+
+	random_state = 99;
+	for (int i = 0; i < 60; i++) {
+		char names[256] = "";
+		struct tarn_fsck f;
+
+		for (int n = 0; n < 4; n++) {
+			const struct fault *fault =
+				&faults[random32() % TARN_ARRAY_SIZE(faults)];
+
+			if (fault->plant == poisoned || fault->plant == given_up)
+				continue;
+			fault->plant();
+			snprintf(names + strlen(names), sizeof(names) - strlen(names), " %s",
+				 fault->name);
+		}
+		f = repair((struct tarn_fsck){ .hosts_fenced = true });
+		repaired += f.repaired;
+		memcpy(saved, bytes, sb.data_start);
+		f = repair((struct tarn_fsck){ .hosts_fenced = true });
+		if (f.repaired || nr_done || memcmp(saved, bytes, sb.data_start))
+			fail_msg("%s: the second run repairs again:\n%s", names, done_texts);
+		teardown(state);
+		setup(state);
+	}
+	assert_true(repaired > 40);
+	free(saved);
+}
+
 /* Preen does what the table says that it may, and look and dry run store nothing. */
 static void repair_modes(void **state)
 {
@@ -1616,6 +1650,7 @@ int main(void)
 		TEST(offsets),
 		TEST(canceled),
 		TEST(repair_each),
+		TEST(repair_several),
 		TEST(repair_modes),
 		TEST(repaired_is_replayed),
 		TEST(claimed_meanwhile),
