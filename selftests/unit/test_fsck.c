@@ -2,7 +2,8 @@
 /*
  * fsck finds each fault that is planted, by its number and no other; nothing in
  * what is whole, be it changed meanwhile; never calls clean what a checksum or a
- * zero covers and has changed; and bears whatever stands on the media.
+ * zero covers and has changed; and bears whatever stands on the media. What it
+ * repairs is as good as before, once and for all.
  */
 #include "testkernel.h"
 #include "fsck.h"
@@ -517,6 +518,15 @@ static void free_page(void)
 	put_identity(1, &(struct tarn_identity){ .claims = 1, .nonce = 3 });
 }
 
+static void compacting(void)
+{
+	put_control(0, &(struct tarn_control){ .generation = 1, .state = TARNFS_CONTROL_ACTIVE,
+					       .area_off = sb.area[0].off,
+					       .area_len = sb.area[0].len,
+					       .next_off = sb.area[1].off,
+					       .next_len = sb.area[1].len });
+}
+
 static void reserved_super(void) { bytes[512] = 1; }
 static void reserved_hosts(void) { bytes[TARNFS_HOSTS_OFF - 1] = 1; }
 static void reserved_mirror(void) { bytes[TARNFS_MIRROR_OFF - 1] = 1; }
@@ -671,6 +681,29 @@ static void given_up(void)
 	commit(last);
 }
 
+/* The last batch was never committed. */
+static void tail(void) { commit(R_BATCH); }
+
+/* A header of the next generation in an area that no control line names. */
+static void leftover(void)
+{
+	struct tarnfs_log_header *raw = (struct tarnfs_log_header *)(bytes + sb.area[1].off);
+	struct tarn_seed next = seed;
+
+	next.generation++;
+	memcpy(raw, header(), sizeof(*raw));
+	raw->generation = htole64(next.generation);
+	raw->crc = htole32(tarn_log_crc(&next, raw, sizeof(*raw),
+					offsetof(struct tarnfs_log_header, crc)));
+}
+
+/* One that is being made; and those of generations that are over are no finding. */
+static void leftover_named(void)
+{
+	leftover();
+	compacting();
+}
+
 /* ---- tree and extents ---- */
 
 static void add(struct tarn_rec rec)
@@ -780,6 +813,8 @@ static const struct fault {
 	FAULT(page_commit, 216),
 	FAULT(mirror_tail, 216),
 	FAULT(free_page, 217),
+	FAULT(compacting, 218),
+	FAULT(leftover_named, 218),
 	FAULT(commit_word, 301),
 	FAULT(commit_long, 302),
 	FAULT(commit_short, 302),
@@ -790,6 +825,8 @@ static const struct fault {
 	FAULT(header_newer, 305),
 	FAULT(header_incompat, 305),
 	FAULT(header_readonly, 306),
+	FAULT(tail, 307),
+	FAULT(leftover, 308),
 	FAULT(record_crc, 401),
 	FAULT(record_last, 401),
 	FAULT(record_length, 402),
@@ -1287,6 +1324,290 @@ static void offsets(void **state)
 	}
 }
 
+/* ---- repair ---- */
+
+static char done_texts[16384];
+static size_t nr_done, nr_left;
+
+static void on_repair(void *arg, const struct tarn_fsck_repair *repair)
+{
+	size_t len = strlen(done_texts);
+
+	(void)arg;
+	nr_done += repair->outcome == TARN_FSCK_DONE;
+	nr_left += repair->outcome == TARN_FSCK_LEFT;
+	assert_true(repair->outcome != TARN_FSCK_DONE || repair->when != TARN_FSCK_NEVER);
+	snprintf(done_texts + len, sizeof(done_texts) - len, "%u %d: %s\n", repair->number,
+		 repair->outcome, repair->text);
+}
+
+static int repair_on(struct recorder *r, struct tarn_fsck *f)
+{
+	int ret;
+
+	f->repair = on_repair;
+	if (f->mode == TARN_FSCK_LOOK)
+		f->mode = TARN_FSCK_REPAIR;
+	done_texts[0] = '\0';
+	nr_done = nr_left = 0;
+	recorder_take(r);
+	ret = run_on(recorder_media(r), f);
+	assert_no_fault(r);
+	return ret;
+}
+
+/* With caches that are as bad as may be. */
+static struct tarn_fsck repair(struct tarn_fsck f)
+{
+	struct recorder *r = recorder_new(mem);
+	int ret;
+
+	recorder_geometry(r, &sb);
+	ret = repair_on(r, &f);
+	if (ret)
+		fail_msg("fsck: %d: %s", ret, err.text);
+	recorder_free(r);
+	return f;
+}
+
+/*
+ * Whatever is planted: repair stores by the rules of memory, its second run has nothing of what
+ * the first repaired, and leaves every byte alone; and what it says that it left is there still.
+ */
+static void repair_each(void **state)
+{
+	uint8_t *saved = malloc(sb.data_start);
+
+	for (size_t i = 0; i < TARN_ARRAY_SIZE(faults); i++) {
+		struct tarn_fsck f, again;
+
+		if (faults[i].plant == poisoned || faults[i].plant == given_up)
+			continue;
+		faults[i].plant();
+		f = repair((struct tarn_fsck){ .hosts_fenced = true });
+		assert_int_equal(f.repaired, nr_done);
+		memcpy(saved, bytes, sb.data_start);
+		again = repair((struct tarn_fsck){ .hosts_fenced = true });
+		if (again.repaired || nr_done ||
+		    memcmp(again.count, f.count, sizeof(f.count)) ||
+		    memcmp(saved, bytes, sb.data_start))
+			fail_msg("%s: the second run repairs again:\n%s", faults[i].name,
+				 done_texts);
+		teardown(state);
+		setup(state);
+	}
+	free(saved);
+}
+
+/* So too of several at once. */
+static void repair_several(void **state)
+{
+	uint8_t *saved = malloc(sb.data_start);
+	uint64_t repaired = 0;
+
+	random_state = 99;
+	for (int i = 0; i < 60; i++) {
+		char names[256] = "";
+		struct tarn_fsck f;
+
+		for (int n = 0; n < 4; n++) {
+			const struct fault *fault =
+				&faults[random32() % TARN_ARRAY_SIZE(faults)];
+
+			if (fault->plant == poisoned || fault->plant == given_up)
+				continue;
+			fault->plant();
+			snprintf(names + strlen(names), sizeof(names) - strlen(names), " %s",
+				 fault->name);
+		}
+		f = repair((struct tarn_fsck){ .hosts_fenced = true });
+		repaired += f.repaired;
+		memcpy(saved, bytes, sb.data_start);
+		f = repair((struct tarn_fsck){ .hosts_fenced = true });
+		if (f.repaired || nr_done || memcmp(saved, bytes, sb.data_start))
+			fail_msg("%s: the second run repairs again:\n%s", names, done_texts);
+		teardown(state);
+		setup(state);
+	}
+	assert_true(repaired > 40);
+	free(saved);
+}
+
+/* Preen does what the table says that it may, and look and dry run store nothing. */
+static void repair_modes(void **state)
+{
+	uint8_t *saved = malloc(sb.data_start);
+	struct tarn_fsck f;
+
+	super_first();
+	mirror_tail();
+	memcpy(saved, bytes, sb.data_start);
+	f = repair((struct tarn_fsck){ .mode = TARN_FSCK_DRY });
+	assert_int_equal(f.repaired, 0);
+	assert_string_equal(done_texts,
+			    "101 1: the second copy over the first: the log is valid under its uuid\n"
+			    "216 1: zeroed up to 0x102000: no feature is on that could use them\n");
+	assert_memory_equal(saved, bytes, sb.data_start);
+	f = repair((struct tarn_fsck){ .mode = TARN_FSCK_PREEN });
+	assert_int_equal(f.repaired, 1);
+	assert_int_equal(f.count[TARN_FSCK_WARNING], 1);
+	f = repair((struct tarn_fsck){ .mode = TARN_FSCK_REPAIR });
+	assert_int_equal(f.repaired, 1);
+	assert_int_equal(f.count[TARN_FSCK_WARNING], 0);
+	assert_clean();
+	(void)state;
+	free(saved);
+}
+
+/* What was repaired, a log that was cut above all, is mounted, replayed and appended to. */
+static void repaired_is_replayed(void **state)
+{
+	struct testhost h[2];
+	struct tarn_fsck f;
+	char *x, *y;
+
+	(void)state;
+	super_first();
+	control_mirror();
+	quiesced(5, R_END);
+	claim_page(1);		/* both are clients' and masters' of long ago */
+	line(1, TARNFS_LINE_WINDOW)[8] ^= 1;
+	record_crc();
+	f = repair((struct tarn_fsck){ .hosts_fenced = true });
+	assert_int_equal(f.repaired, 3);
+	assert_int_equal(found[nr_found - 1], TARN_FSCK_RECORD);
+	f = repair((struct tarn_fsck){ .hosts_fenced = true, .truncate = true, .truncate_seq = 3 });
+	assert_int_equal(f.repaired, 0);
+	assert_non_null(strstr(done_texts, "good up to seq 2, and 384 bytes of records follow: another"));
+	f = repair((struct tarn_fsck){ .hosts_fenced = true, .truncate = true, .truncate_seq = 2 });
+	assert_true(f.repaired >= 1);
+	assert_int_equal(f.seq, 2);
+	assert_int_equal(f.count[TARN_FSCK_ERROR] + f.count[TARN_FSCK_WARNING], 0);
+	assert_clean();
+
+	/* page 0, and with it the log, goes to the first host that comes */
+	put_identity(0, &(struct tarn_identity){ .claims = 9 });
+	put_identity(1, &(struct tarn_identity){ .claims = 9 });
+	for (int i = 0; i < 2; i++) {
+		testhost_start(&h[i], mem, &sb, i);
+		testhost_mount(&h[i]);
+	}
+	assert_int_not_equal(testkernel_lookup(h[1].t, "/d/f"), 0);
+	assert_int_equal(testkernel_lookup(h[1].t, "/d/l"), 0);
+	assert_int_equal(testhost_create(&h[0], "new", 5000, &err), 0);
+	h[1].s.kernel->ops->lock(h[1].s.kernel);
+	assert_int_equal(tarn_replay(&h[1].s, true, &err), 1);
+	h[1].s.kernel->ops->unlock(h[1].s.kernel);
+	x = testkernel_dump(h[0].t);
+	y = testkernel_dump(h[1].t);
+	assert_string_equal(x, y);
+	free(x);
+	free(y);
+	for (int i = 0; i < 2; i++) {
+		testkernel_verify(h[i].t);
+		testhost_stop(&h[i]);
+	}
+}
+
+static void store_claims(void *arg, const char *op)
+{
+	if (!strncmp(op, "write", 5) && strncmp(op, "writeback", 9) && !hook_count++)
+		claim_page(2);
+	(void)arg;
+}
+
+/* A host that comes while it repairs: no store more. */
+static void claimed_meanwhile(void **state)
+{
+	struct recorder *r = recorder_new(mem);
+	struct tarn_fsck f = { 0 };
+
+	(void)state;
+	super_first();
+	control_mirror();
+	recorder_free(r);
+	r = recorder_new(mem);
+	recorder_geometry(r, &sb);
+	hook_count = 0;
+	recorder_hook(r, store_claims, NULL);
+	assert_int_equal(repair_on(r, &f), -EAGAIN);
+	assert_non_null(strstr(err.text, "a host mounted it meanwhile (page 2 claimed by "));
+	recorder_free(r);
+	assert_int_equal(hook_count, 1);
+	assert_found((const unsigned int[]){ TARN_FSCK_CONTROL_ONE, 0 });
+}
+
+/* Bad memory is not stored to, and what cannot be stored is said and left. */
+static void repair_of_bad_memory(void **state)
+{
+	struct recorder *r;
+	struct tarn_fsck f = { 0 };
+
+	(void)state;
+	super_second();
+	r = recorder_new(mem);
+	recorder_geometry(r, &sb);
+	recorder_poison(r, tarn_mirror_line_off(&sb, 1, TARNFS_LINE_IDENTITY) + 8);
+	assert_int_equal(repair_on(r, &f), 0);
+	assert_int_equal(f.repaired, 1);
+	assert_non_null(strstr(done_texts, "201 2: the memory there is bad: see 1\n"));
+	assert_non_null(strstr(done_texts, "1 2: a store does not mend memory"));
+	recorder_free(r);
+	assert_clean();
+}
+
+/* The table "Repair" of commands.rst has each number once, with who repairs it. */
+static void documented_repairs(void **state)
+{
+	static const char *const by[] = { [TARN_FSCK_NEVER] = "no", [TARN_FSCK_ASKED] = "-y",
+					  [TARN_FSCK_SAFE] = "-p" };
+	bool seen[1000] = { false };
+	size_t count;
+	const struct tarn_fsck_kind *kinds = tarn_fsck_kinds(&count);
+	FILE *f = fopen(TARN_TOP "/Documentation/commands.rst", "r");
+	bool within = false;
+	char text[1024];
+
+	(void)state;
+	assert_non_null(f);
+	while (fgets(text, sizeof(text), f)) {
+		unsigned int from, to, n = 0;
+		const char *at = text;
+		int used;
+
+		if (!strncmp(text, "number         by", 17))
+			within = true;
+		else if (!strncmp(text, "===", 3) && seen[TARN_FSCK_UNREADABLE])
+			within = false;
+		if (!within || text[0] < '0' || text[0] > '9' || strlen(text) < 18)
+			continue;
+		while (sscanf(at, "%u%n", &from, &used) == 1 && at - text < 15) {
+			at += used;
+			to = from;
+			if (sscanf(at, " to %u%n", &to, &used) == 1)
+				at += used;
+			for (size_t i = 0; i < count; i++) {
+				if (kinds[i].number < from || kinds[i].number > to)
+					continue;
+				if (seen[kinds[i].number] ||
+				    strncmp(text + 15, by[tarn_fsck_repairs(kinds[i].number)], 2))
+					fail_msg("commands.rst: %snot: %u by %s, once", text,
+						 kinds[i].number,
+						 by[tarn_fsck_repairs(kinds[i].number)]);
+				seen[kinds[i].number] = true;
+				n++;
+			}
+			if (*at++ != ',')
+				break;
+		}
+		assert_true(n > 0);
+	}
+	fclose(f);
+	for (size_t i = 0; i < count; i++)
+		if (!seen[kinds[i].number])
+			fail_msg("commands.rst, Repair: no row for %u", kinds[i].number);
+}
+
 static unsigned int cancel_at;
 
 static int on_progress(void *arg, unsigned int step, uint64_t done, uint64_t total)
@@ -1328,6 +1649,13 @@ int main(void)
 		TEST(flicker),
 		TEST(offsets),
 		TEST(canceled),
+		TEST(repair_each),
+		TEST(repair_several),
+		TEST(repair_modes),
+		TEST(repaired_is_replayed),
+		TEST(claimed_meanwhile),
+		TEST(repair_of_bad_memory),
+		cmocka_unit_test(documented_repairs),
 	};
 	const size_t count = TARN_ARRAY_SIZE(faults);
 	struct CMUnitTest tests[TARN_ARRAY_SIZE(faults) + TARN_ARRAY_SIZE(others)];

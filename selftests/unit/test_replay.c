@@ -289,7 +289,8 @@ static void flip(uint64_t off)
 
 static void damaged_in_the_middle(void **state)
 {
-	char offset[32];
+	char text[256];
+	uint64_t word = 0;
 
 	(void)state;
 	create("a");
@@ -297,15 +298,33 @@ static void damaged_in_the_middle(void **state)
 	create("c");
 	flip(log_off(FIRST_UNITS + 2) + 60);
 	assert_replay(&h[1], -EUCLEAN);
-	snprintf(offset, sizeof(offset), "0x%llx", (unsigned long long)log_off(FIRST_UNITS + 2));
-	assert_non_null(strstr(err.text, offset));
+	/* where, which, why, and what is left */
+	snprintf(text, sizeof(text),
+		 "log at device offset 0x%llx, seq 2: record: damaged (checksum); what came before it, "
+		 "up to seq 1, is good: fsck.tarnfs -n says more",
+		 (unsigned long long)log_off(FIRST_UNITS + 2));
+	assert_string_equal(err.text, text);
 	/* what is before it is there and stays usable, what is after it is not */
 	assert_int_not_equal(testkernel_lookup(h[1].t, "/a"), 0);
 	assert_int_equal(testkernel_lookup(h[1].t, "/b") + testkernel_lookup(h[1].t, "/c"), 0);
 	assert_false(testkernel_is_shut(h[1].t));
-	/* mended (fsck will): goes on */
+	/* again: the same, be it that nothing is new */
+	assert_replay(&h[1], -EUCLEAN);
+	assert_string_equal(err.text, text);
+	/* a master that meets it appends nothing */
+	testhost_stop(&h[0]);
+	testhost_start(&h[0], mem, &sb, 0);
+	assert_int_equal(tarn_claim_write(h[0].s.media, &sb, &h[0].id, 0, &h[0].s.claim, &err), 0);
+	assert_replay(&h[0], -EUCLEAN);
+	memcpy(&word, memory_bytes(mem) + tarn_line_off(&sb, 0, TARNFS_LINE_COMMIT), sizeof(word));
+	assert_int_equal(testhost_create(&h[0], "d", 0, &err), -EUNATCH);
+	assert_memory_equal(&word, memory_bytes(mem) + tarn_line_off(&sb, 0, TARNFS_LINE_COMMIT),
+			    sizeof(word));
+	assert_int_not_equal(testkernel_lookup(h[0].t, "/a"), 0);
+	/* mended: goes on */
 	flip(log_off(FIRST_UNITS + 2) + 60);
 	assert_replay(&h[1], 2);
+	assert_replay(&h[0], 2);
 	assert_same_tree(&h[0], &h[1]);
 	assert_no_fault(h[1].r);
 }
@@ -510,10 +529,10 @@ static void kernel_refuses(void **state)
 	rec.ext_off += 4096;
 	commit_units(put_rec(unit, &rec));
 	for (int again = 0; again < 2; again++) {
-		char offset[64];
+		char offset[96];
 
 		assert_replay(&h[1], -EUCLEAN);
-		snprintf(offset, sizeof(offset), "device offset 0x%llx: the kernel refused",
+		snprintf(offset, sizeof(offset), "device offset 0x%llx, seq 3: the kernel refused",
 			 (unsigned long long)log_off(bad));
 		assert_non_null(strstr(err.text, offset));
 		assert_int_equal(

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * fsck.tarnfs - looks at everything that stands on a device, in an image, or
- * under a mount, and says what is wrong with it. Writes nothing: repair is not
- * built yet, and the options that ask for it say so.
+ * under a mount, says what is wrong with it, and with -p or -y puts right what
+ * needs no guess. See fsck_repair.c for what that is.
  *
  * A device that is not mounted here is opened through an exclusive `meta`
  * mount; what is mounted here is read through its mount, with -n alone. Hosts
- * elsewhere may change it meanwhile: see fsck.h for what that does.
+ * elsewhere may change it meanwhile: see fsck.h for what that does. Nothing is
+ * repaired while a host anywhere may have it mounted.
  *
- * Exit codes are the bits of fsck(8): 0 clean, 4 errors or warnings were found and
- * left, 8 operational error, 16 wrong usage, 32 stopped by SIGINT or SIGTERM.
+ * Exit codes are the bits of fsck(8): 0 clean, 1 something was repaired, 4 errors or
+ * warnings were found and left, 8 operational error, 16 wrong usage, 32 stopped by SIGINT
+ * or SIGTERM.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,6 +28,7 @@
 
 enum {
 	FSCK_OK		= 0,
+	FSCK_CORRECTED	= 1,
 	FSCK_UNCORRECTED = 4,
 	FSCK_ERROR	= 8,
 	FSCK_USAGE	= 16,
@@ -34,7 +37,8 @@ enum {
 
 struct options {
 	const char *path;
-	bool no, repair;
+	bool no, preen, yes, fenced, truncate;
+	uint64_t truncate_seq;
 	int progress_fd;		/* -1: none */
 };
 
@@ -54,27 +58,39 @@ static void on_signal(int sig)
 
 static void usage(void)
 {
-	printf("Usage: fsck.tarnfs [-n] [-f] [-a] [-p] [-y] [-C FD] [-V] [-h] DEVICE|IMAGE\n"
+	printf("Usage: fsck.tarnfs [-n|-p|-y] [-f] [--hosts-fenced] [--truncate-log SEQ]\n"
+	       "                   [-C FD] [-V] [-h] DEVICE|IMAGE\n"
 	       "       fsck.tarnfs -n [-f] [-C FD] DIR\n"
 	       "Checks superblocks, host pages, log, names and extents of a tarnfs. Nothing is\n"
-	       "changed: repair is not built yet.\n"
+	       "changed without -p or -y, nor while a host may have it mounted.\n"
 	       "\n"
-	       "  -n          change nothing; with it a file system that is mounted here can be\n"
-	       "              checked, by the device or the directory it is mounted on\n"
+	       "  -n          change nothing, and say what -p and -y would repair; with it a\n"
+	       "              file system that is mounted here can be checked, by the device or\n"
+	       "              the directory it is mounted on\n"
+	       "  -a, -p      repair what is certain and harmless\n"
+	       "  -y          repair all that needs no guess\n"
 	       "  -f          accepted: every check is a full one\n"
-	       "  -a, -p, -y  repair: accepted, and findings say that nothing was repaired\n"
+	       "  --hosts-fenced\n"
+	       "              hosts that still claim pages are powered off or reset: your word,\n"
+	       "              which nothing can check\n"
+	       "  --truncate-log SEQ\n"
+	       "              with -y: give up for good what follows that record in a damaged\n"
+	       "              log; SEQ is the last good one, as fsck.tarnfs -n says it\n"
 	       "  -C FD       progress to that descriptor, as fsck(8) reads it; 0: to a terminal\n"
 	       "  -V          print the version\n"
 	       "  -h, --help  print this\n"
 	       "\n"
-	       "Exit status: 0 clean, 4 errors or warnings found, 8 it could not be checked, 16\n"
-	       "wrong usage, 32 stopped.\n");
+	       "Exit status, a sum: 0 clean, 1 repaired, 4 errors or warnings found and left, 8 it\n"
+	       "could not be checked, 16 wrong usage, 32 stopped.\n");
 }
 
 /* 0 go on, 1 stop with success, negative: wrong usage. */
 static int parse(struct options *o, int argc, char **argv)
 {
+	enum { OPT_FENCED = 256, OPT_TRUNCATE };
 	static const struct option longs[] = {
+		{ "hosts-fenced", no_argument, NULL, OPT_FENCED },
+		{ "truncate-log", required_argument, NULL, OPT_TRUNCATE },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
 		{ 0 }
@@ -92,8 +108,22 @@ static int parse(struct options *o, int argc, char **argv)
 			break;
 		case 'a':
 		case 'p':
+			o->preen = true;
+			break;
 		case 'y':
-			o->repair = true;
+			o->yes = true;
+			break;
+		case OPT_FENCED:
+			o->fenced = true;
+			break;
+		case OPT_TRUNCATE:
+			if (parse_number(optarg, 0, TARNFS_SEQ_MAX, &o->truncate_seq)) {
+				complain("--truncate-log: '%s' is not the number of a record",
+					 shown(optarg));
+				complain_usage();
+				return -EINVAL;
+			}
+			o->truncate = true;
 			break;
 		case 'C':
 			if (parse_number(optarg, 0, INT32_MAX, &fd)) {
@@ -118,8 +148,10 @@ static int parse(struct options *o, int argc, char **argv)
 			return -EINVAL;
 		}
 	}
-	if (o->no && o->repair)
+	if (o->no && (o->preen || o->yes))
 		complain("-n, which changes nothing, goes with none of -a, -p and -y");
+	else if (o->truncate && !o->yes && !o->no)
+		complain("--truncate-log gives up records for good, and so wants -y (or -n, to see)");
 	else if (argc - optind != 1)
 		complain("one device, image or directory is needed");
 	else
@@ -233,6 +265,29 @@ static void on_finding(void *arg, const struct tarn_fsck_finding *finding)
 	       (unsigned long long)finding->off, finding->text);
 }
 
+static void on_repair(void *arg, const struct tarn_fsck_repair *repair)
+{
+	struct report *r = arg;
+
+	printf("%s: ", r->device);
+	switch (repair->outcome) {
+	case TARN_FSCK_DONE:
+		printf("repaired %u at 0x%llx: ", repair->number, (unsigned long long)repair->off);
+		break;
+	case TARN_FSCK_WOULD:
+		printf("%s repairs %u at 0x%llx: ", repair->when == TARN_FSCK_SAFE ? "-p" : "-y",
+		       repair->number, (unsigned long long)repair->off);
+		break;
+	default:
+		if (repair->when == TARN_FSCK_NEVER)
+			printf("not repaired: %u: ", repair->number);
+		else
+			printf("not repaired: %u at 0x%llx: ", repair->number,
+			       (unsigned long long)repair->off);
+	}
+	printf("%s\n", repair->text);
+}
+
 static void count_text(const char *what, uint64_t n, const char *end)
 {
 	printf("%llu %s%s%s", (unsigned long long)n, what, n == 1 ? "" : "s", end);
@@ -260,7 +315,7 @@ static void note_bad_memory(int dirfd, const struct tarn_device *d, const char *
 }
 
 /* The last line, and the exit code. */
-static int summarize(const struct tarn_fsck *f, const struct options *o, const char *device)
+static int summarize(const struct tarn_fsck *f, const char *device)
 {
 	uint64_t bad = f->count[TARN_FSCK_ERROR] + f->count[TARN_FSCK_WARNING];
 
@@ -275,6 +330,8 @@ static int summarize(const struct tarn_fsck *f, const struct options *o, const c
 	}
 	if (f->count[TARN_FSCK_NOTE])
 		count_text("note", f->count[TARN_FSCK_NOTE], ", ");
+	if (f->repaired)
+		printf("%llu repaired, ", (unsigned long long)f->repaired);
 	if (f->super_valid && f->log_looked)
 		printf("%llu directories, %llu files, %llu symlinks, %llu of %llu bytes used, "
 		       "generation %llu, seq %llu\n", (unsigned long long)f->directories,
@@ -284,15 +341,19 @@ static int summarize(const struct tarn_fsck *f, const struct options *o, const c
 	else
 		printf("%s\n", f->super_valid ? "the log was not looked at" :
 						"only the superblocks were looked at");
-	if (bad && o->repair)
-		complain("%s: nothing was repaired: this version cannot repair yet", device);
-	return bad ? FSCK_UNCORRECTED : FSCK_OK;
+	return (f->repaired ? FSCK_CORRECTED : FSCK_OK) | (bad ? FSCK_UNCORRECTED : FSCK_OK);
 }
 
 static int check(const struct options *o)
 {
 	struct report r = { .o = o };
-	struct tarn_fsck f = { .finding = on_finding, .progress = on_progress, .arg = &r };
+	struct tarn_fsck f = {
+		.finding = on_finding, .progress = on_progress, .repair = on_repair, .arg = &r,
+		.mode = o->yes ? TARN_FSCK_REPAIR : o->preen ? TARN_FSCK_PREEN :
+			o->no ? TARN_FSCK_DRY : TARN_FSCK_LOOK,
+		.hosts_fenced = o->fenced, .truncate = o->truncate,
+		.truncate_seq = o->truncate_seq,
+	};
 	struct tarn_err err = { "" };
 	struct tarn_device d;
 	struct tarn_meta meta;
@@ -301,7 +362,7 @@ static int check(const struct options *o)
 
 	ret = find(&d, o, &err);
 	if (!ret)
-		ret = tarn_meta_open(&meta, &d, false, &err);
+		ret = tarn_meta_open(&meta, &d, o->yes || o->preen, &err);
 	if (ret) {
 		busy_unseen(&d, ret, &err);
 		complain_err(&err, ret, NULL);
@@ -310,10 +371,11 @@ static int check(const struct options *o)
 	device = printable(d.path, strlen(d.path));
 	r.device = device;
 	f.dev_size = meta.dev_size;
+	f.exclusive = !d.is_file && !d.mounted_on[0];
 	ret = tarn_fsck(&f, meta.media, &err);
 	if (!ret) {
 		note_bad_memory(meta.dirfd, &d, device);
-		code = summarize(&f, o, device);
+		code = summarize(&f, device);
 	} else {
 		complain_err(&err, ret, device);
 		if (ret == -ENODATA && file_on_tarnfs(o->path))
@@ -321,6 +383,8 @@ static int check(const struct options *o)
 				 "with -n", device);
 		if (ret == -ECANCELED)
 			code = FSCK_CANCELED;
+		if (f.repaired)
+			code |= FSCK_CORRECTED;
 	}
 	tarn_meta_close(&meta);
 	free(device);

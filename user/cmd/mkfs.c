@@ -234,62 +234,14 @@ static int foreign_signatures(struct tarn_meta *meta, const char *path, bool wip
 	return found;
 }
 
-/*
- * Host pages of a tarnfs whose hosts may live: claimed, and not by this very host. On an
- * image, without exclusive mount, its own count too.
- */
-struct claims {
-	uint32_t count;
-	char text[640];		/* a part of a sentence for each */
-	char clones[512];	/* "" or a sentence about those that may be clones of this host */
-};
-
-static void find_claims(struct claims *c, struct tarn_meta *meta, const struct tarn_super *sb,
-			bool is_file)
-{
-	struct tarn_identity ids[TARNFS_HOSTS_MAX];
-	struct tarn_err err = { "" };
-	struct tarn_host_id self;
-	bool known = !is_file && tarn_host_id(&self, sb->uuid, &err) == 0;
-	struct tarn_page page;
-	char node[49];
-	uint32_t i;
-
-	memset(c, 0, sizeof(*c));
-	for (i = 0; i < sb->hosts; i++) {
-		int ret = tarn_page_read(meta->media, sb, (uint16_t)i, &page, &err);
-		bool own;
-
-		if (ret && ret != -EUCLEAN) {
-			/* neither free nor anybody's that is known */
-			page.id.state = TARNFS_PAGE_CLAIMED;
-			page.id.bad = true;
-		}
-		ids[i] = page.id;
-		own = known && !page.id.bad && page.id.state == TARNFS_PAGE_CLAIMED &&
-		      memcmp(page.id.host_uuid, self.uuid, sizeof(self.uuid)) == 0;
-		if (own && tarn_claim_other_node(meta->media, sb, &self, (uint16_t)i, node)) {
-			own = false;
-			snprintf(c->clones, sizeof(c->clones),
-				 "page %u was claimed by node %s under this host's identity, and this is "
-				 "node %s: if that host still runs, the machine-id is shared: renew it, "
-				 "see commands.rst", i, shown(node), shown(self.node_name));
-		}
-		if (page.id.state == TARNFS_PAGE_CLAIMED && !own)
-			c->count++;
-		else
-			ids[i].state = TARNFS_PAGE_FREE;	/* not to be named */
-	}
-	tarn_pages_text(c->text, sizeof(c->text), meta->media, sb, ids);
-}
-
 static int refuse_tarnfs(struct tarn_meta *meta, const struct tarn_device *d, const struct options *o)
 {
 	const char *path = shown(d->path);
 	struct tarn_mkfs_probe probe;
 	struct tarn_err err = { "" };
-	struct claims claims;
-	char uuid[37];
+	struct tarn_claims claims;
+	struct tarn_host_id self;
+	char uuid[37], pages[640];
 	int ret;
 
 	ret = tarn_mkfs_probe(&probe, meta->media, meta->dev_size, &err);
@@ -310,13 +262,20 @@ static int refuse_tarnfs(struct tarn_meta *meta, const struct tarn_device *d, co
 		return -EEXIST;
 	}
 	if (probe.claimed && !o->fenced) {
-		find_claims(&claims, meta, &probe.sb, d->is_file);
+		/* an image has no exclusive mount that shows that nothing of this host lives */
+		bool known = !d->is_file && tarn_host_id(&self, probe.sb.uuid, &err) == 0;
+
+		tarn_claims_find(&claims, meta->media, &probe.sb, known ? &self : NULL);
 		if (claims.count) {
+			tarn_pages_text(pages, sizeof(pages), meta->media, &probe.sb, claims.ids);
 			complain("%s: there is a tarnfs that hosts may have mounted: %s: not made; "
 				 "umount it there; or, once those hosts are powered off or reset, give "
-				 "your word for it with --hosts-fenced", path, claims.text);
-			if (claims.clones[0])
-				complain("%s", claims.clones);
+				 "your word for it with --hosts-fenced", path, pages);
+			if (claims.clone >= 0)
+				complain("page %d was claimed by node %s under this host's identity, and "
+					 "this is node %s: if that host still runs, the machine-id is "
+					 "shared: renew it, see commands.rst", claims.clone,
+					 shown(claims.node), shown(self.node_name));
 			return -EBUSY;
 		}
 	}

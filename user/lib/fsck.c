@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
  * fsck.c - findings: their numbers, and which of those that passes over the
- * media make are told. What is looked at is in fsck_page.c and fsck_log.c.
+ * media make are told. What is looked at is in fsck_page.c and fsck_log.c, what
+ * is repaired in fsck_repair.c.
  */
 #include "fsck_pass.h"
 
@@ -36,12 +37,15 @@ static const struct tarn_fsck_kind kinds[] = {
 	{ TARN_FSCK_TWO_PAGES, TARN_FSCK_WARNING, "two pages of one host" },
 	{ TARN_FSCK_PAGE_RESERVED, TARN_FSCK_WARNING, "reserved bytes of a host page set" },
 	{ TARN_FSCK_FREE_PAGE, TARN_FSCK_WARNING, "a free page names a host" },
+	{ TARN_FSCK_COMPACTION, TARN_FSCK_NOTE, "compaction not finished" },
 	{ TARN_FSCK_COMMIT, TARN_FSCK_ERROR, "commit word damaged" },
 	{ TARN_FSCK_COMMIT_UNITS, TARN_FSCK_ERROR, "length of the log" },
 	{ TARN_FSCK_HEADER, TARN_FSCK_ERROR, "log header damaged" },
 	{ TARN_FSCK_HEADER_FIELD, TARN_FSCK_ERROR, "field of the log header" },
 	{ TARN_FSCK_HEADER_NEWER, TARN_FSCK_ERROR, "log header of a newer tarnfs" },
 	{ TARN_FSCK_READONLY, TARN_FSCK_WARNING, "feature that forbids changes" },
+	{ TARN_FSCK_TAIL, TARN_FSCK_NOTE, "records past the end of the log" },
+	{ TARN_FSCK_LEFTOVER, TARN_FSCK_NOTE, "checkpoint that was never published" },
 	{ TARN_FSCK_RECORD, TARN_FSCK_ERROR, "record damaged" },
 	{ TARN_FSCK_RECORD_LENGTH, TARN_FSCK_ERROR, "length of a record" },
 	{ TARN_FSCK_RECORD_FIELD, TARN_FSCK_ERROR, "field of a record" },
@@ -116,11 +120,21 @@ void tarn_fsck_find(struct pass *p, enum tarn_fsck_number number, uint64_t off, 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	p->found[p->nr_found] = (struct found){ number, off, strdup(text) };
+	p->found[p->nr_found] = (struct found){ number, off, 0, strdup(text) };
 	if (!p->found[p->nr_found].text)
 		tarn_fsck_no_memory(p, sizeof(text));
 	else
 		p->nr_found++;
+}
+
+void tarn_fsck_find_set(struct pass *p, enum tarn_fsck_number number, uint64_t off, uint64_t len,
+			const char *text)
+{
+	size_t before = p->nr_found;
+
+	tarn_fsck_find(p, number, off, "%s", text);
+	if (p->nr_found > before)
+		p->found[before].len = len;
 }
 
 int tarn_fsck_fetch(struct pass *p, uint64_t off, void *buf, size_t len)
@@ -217,9 +231,11 @@ static void intersect(struct pass *p, const struct pass *other)
 	p->nr_found = kept;
 }
 
-static void tell(const struct pass *p)
+/* told: a pass whose findings were told before, or NULL. */
+static void tell(const struct pass *p, const struct pass *told)
 {
 	struct tarn_fsck *f = p->f;
+	size_t at = 0;
 
 	f->super_valid = p->super_valid;
 	f->log_looked = p->log_looked;
@@ -246,27 +262,27 @@ static void tell(const struct pass *p)
 			.text = p->found[i].text,
 		};
 
-		f->finding(f->arg, &finding);
+		while (told && at < told->nr_found && by_place(&told->found[at], &p->found[i]) < 0)
+			at++;
+		if (!told || at == told->nr_found || by_place(&told->found[at], &p->found[i]))
+			f->finding(f->arg, &finding);
 	}
 }
 
-int tarn_fsck(struct tarn_fsck *f, struct tarn_media *m, struct tarn_err *err)
+/* Passes until two say the same, or one finds nothing: that one is in *out. */
+static int settle(struct pass *out, struct tarn_fsck *f, struct tarn_media *m,
+		  struct tarn_err *err)
 {
-	struct pass *p = calloc(2, sizeof(*p));
-	struct pass *now, *before = NULL;
+	struct pass two[2] = { { 0 } }, *now, *before = NULL;
 	int ret = 0;
 
-	if (!p)
-		return tarn_fail(err, ENOMEM, "out of memory");
 	for (unsigned int i = 0; i < PASSES; i++) {
-		now = before == &p[0] ? &p[1] : &p[0];
+		now = before == &two[0] ? &two[1] : &two[0];
 		ret = look(now, f, m, err);
 		if (ret && ret != -EAGAIN)
 			goto out;
-		if (!ret && (!now->nr_found || (before && same_findings(before, now)))) {
-			tell(now);
-			goto out;
-		}
+		if (!ret && (!now->nr_found || (before && same_findings(before, now))))
+			goto found;
 		if (ret) {
 			forget(now);
 		} else {
@@ -284,7 +300,7 @@ int tarn_fsck(struct tarn_fsck *f, struct tarn_media *m, struct tarn_err *err)
 		goto out;
 	}
 	/* it never stays still: what was there twice is told */
-	now = before == &p[0] ? &p[1] : &p[0];
+	now = before == &two[0] ? &two[1] : &two[0];
 	forget(now);
 	ret = look(now, f, m, err);
 	if (ret) {
@@ -292,10 +308,43 @@ int tarn_fsck(struct tarn_fsck *f, struct tarn_media *m, struct tarn_err *err)
 		goto out;
 	}
 	intersect(now, before);
-	tell(now);
+found:
+	*out = *now;
+	memset(now, 0, sizeof(*now));
 out:
-	forget(&p[0]);
-	forget(&p[1]);
+	forget(&two[0]);
+	forget(&two[1]);
+	return ret;
+}
+
+/* What one repair brings to light the next pass finds. */
+#define ROUNDS 8
+
+int tarn_fsck(struct tarn_fsck *f, struct tarn_media *m, struct tarn_err *err)
+{
+	struct pass *p = calloc(2, sizeof(*p));
+	int ret = p ? 0 : tarn_fail(err, ENOMEM, "out of memory");
+	int64_t done = 1;
+
+	f->repaired = 0;
+	for (int round = 0; !ret && done; round++) {
+		struct pass *now = &p[round % 2], *before = round ? &p[1 - round % 2] : NULL;
+
+		forget(now);
+		ret = settle(now, f, m, err);
+		if (ret)
+			break;
+		tell(now, before);
+		done = f->mode == TARN_FSCK_LOOK || round == ROUNDS ? 0 : tarn_fsck_repair(now);
+		if (done < 0)
+			ret = (int)done;
+		else
+			f->repaired += (uint64_t)done;
+	}
+	if (p) {
+		forget(&p[0]);
+		forget(&p[1]);
+	}
 	free(p);
 	return ret;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * fsck.h - does everything on the media say what it can say? Reads, never writes.
+ * fsck.h - does everything on the media say what it can say? And repair of what can be put
+ * right without a guess, where it is asked for.
  *
  * Other hosts, and this one, may change the media meanwhile. A pass over all of
  * it that ends with another log than it began with counts for nothing, and what
@@ -45,6 +46,7 @@ enum tarn_fsck_number {
 	TARN_FSCK_TWO_PAGES	= 215,
 	TARN_FSCK_PAGE_RESERVED	= 216,
 	TARN_FSCK_FREE_PAGE	= 217,
+	TARN_FSCK_COMPACTION	= 218,
 
 	TARN_FSCK_COMMIT	= 301,
 	TARN_FSCK_COMMIT_UNITS	= 302,
@@ -52,6 +54,8 @@ enum tarn_fsck_number {
 	TARN_FSCK_HEADER_FIELD	= 304,
 	TARN_FSCK_HEADER_NEWER	= 305,
 	TARN_FSCK_READONLY	= 306,
+	TARN_FSCK_TAIL		= 307,
+	TARN_FSCK_LEFTOVER	= 308,
 
 	TARN_FSCK_RECORD	= 401,
 	TARN_FSCK_RECORD_LENGTH	= 402,
@@ -100,6 +104,29 @@ struct tarn_fsck_finding {
 	const char *text;	/* a sentence, no bytes of the media in it */
 };
 
+/* Which findings of a number are repaired. Some of them are refused all the same, with the reason. */
+enum tarn_fsck_when {
+	TARN_FSCK_NEVER,
+	TARN_FSCK_ASKED,	/* by -y: no guess, but it changes what counts, or loses traces */
+	TARN_FSCK_SAFE,		/* by -p and -y: certain and harmless */
+};
+enum tarn_fsck_when tarn_fsck_repairs(enum tarn_fsck_number number);
+
+enum tarn_fsck_mode {
+	TARN_FSCK_LOOK,
+	TARN_FSCK_DRY,		/* and say what TARN_FSCK_REPAIR would do */
+	TARN_FSCK_PREEN,
+	TARN_FSCK_REPAIR,
+};
+
+struct tarn_fsck_repair {
+	enum tarn_fsck_number number;
+	uint64_t off;		/* that of the finding */
+	enum { TARN_FSCK_DONE, TARN_FSCK_WOULD, TARN_FSCK_LEFT } outcome;
+	enum tarn_fsck_when when;
+	const char *text;	/* how, or why not: for LEFT of TARN_FSCK_NEVER said once a number */
+};
+
 /* Steps of a pass, for progress. */
 #define TARN_FSCK_STEPS 4
 
@@ -110,6 +137,13 @@ struct tarn_fsck {
 	/* step 1..TARN_FSCK_STEPS, done of total; not 0: stop with -ECANCELED. May be NULL. */
 	int (*progress)(void *arg, unsigned int step, uint64_t done, uint64_t total);
 	void *arg;
+	enum tarn_fsck_mode mode;
+	/* What was, would be, or is not repaired; not called to LOOK. */
+	void (*repair)(void *arg, const struct tarn_fsck_repair *repair);
+	bool exclusive;		/* nothing of this host has it mounted: its own claims are void */
+	bool hosts_fenced;	/* the operator's word that all hosts are powered off or reset */
+	bool truncate;		/* give up what is in the log after truncate_seq */
+	uint64_t truncate_seq;
 	/* out: what of the log could be read */
 	bool super_valid;	/* host pages were looked at */
 	bool log_looked;	/* and the log: counts, used and seq are known, of what was good */
@@ -120,6 +154,7 @@ struct tarn_fsck {
 	uint64_t used, data;	/* bytes in files' extents, bytes of data */
 	uint64_t count[TARN_FSCK_ERROR + 1];	/* findings of each severity */
 	uint64_t untold;	/* of them, those after the first TARN_FSCK_TOLD */
+	uint64_t repaired;	/* findings; count[] is without them */
 };
 
 #define TARN_FSCK_TOLD 10000
@@ -127,7 +162,8 @@ struct tarn_fsck {
 /*
  * 0: done, count[] says with what outcome. -ENODATA no tarnfs there; -ECANCELED; -ENOMEM;
  * -EBUSY the log changed hands at every attempt. Takes memory in proportion to what is
- * committed of the log.
+ * committed of the log. PREEN and REPAIR need media that can be written up to data_start;
+ * -EAGAIN: a host came meanwhile, and no more was repaired.
  */
 int tarn_fsck(struct tarn_fsck *f, struct tarn_media *m, struct tarn_err *err);
 

@@ -49,6 +49,29 @@ static uint64_t unit_off(const struct pass *p, uint32_t unit)
 
 /* ---- commit word and header ---- */
 
+static bool fits_area(const struct pass *p, uint32_t units)
+{
+	return units >= TARNFS_LOG_HEADER_UNITS + 2 &&
+	       (uint64_t)units * TARNFS_LINE <= p->log.area_len;
+}
+
+/*
+ * The commit word is bad, and its host let the file system go in order: its quiesce line says
+ * how long the log is. Nothing was appended since, for that takes a claim, which clears the line.
+ */
+static bool stand_in(struct pass *p)
+{
+	const struct tarn_identity *id = &p->ids[p->log.seed.host];
+	const struct tarn_quiesce *quiesce = &p->quiesce[p->log.seed.host];
+
+	p->by_quiesce = !id->bad && id->state == TARNFS_PAGE_BOUND && quiesce->valid &&
+			quiesce->generation == p->log.seed.generation &&
+			fits_area(p, quiesce->final_units);
+	if (p->by_quiesce)
+		p->log.units = quiesce->final_units;
+	return p->by_quiesce;
+}
+
 static bool check_commit(struct pass *p)
 {
 	uint64_t off = tarn_commit_off(&p->sb, &p->log), word;
@@ -65,17 +88,17 @@ static bool check_commit(struct pass *p)
 	if (word != tarn_commit_word(&p->log.seed, p->log.slot, p->log.units)) {
 		tarn_fsck_find(p, TARN_FSCK_COMMIT, off,
 			       "commit word of host page %u, slot %u: checksum; how long the log at "
-			       "0x%" PRIx64 " is, is not known", p->log.seed.host, p->log.slot,
-			       p->log.area_off);
-		return false;
+			       "0x%" PRIx64 " is, %s", p->log.seed.host, p->log.slot,
+			       p->log.area_off, stand_in(p) ? "its host's quiesce line says" :
+			       "is not known");
+		return p->by_quiesce;
 	}
-	if (p->log.units < TARNFS_LOG_HEADER_UNITS + 2 ||
-	    (uint64_t)p->log.units * TARNFS_LINE > p->log.area_len) {
+	if (!fits_area(p, p->log.units)) {
 		tarn_fsck_find(p, TARN_FSCK_COMMIT_UNITS, off,
 			       "commit word of host page %u, slot %u: %u units in an area of %" PRIu64
 			       " bytes", p->log.seed.host, p->log.slot, p->log.units,
 			       p->log.area_len);
-		return false;
+		return stand_in(p);
 	}
 	return true;
 }
@@ -96,7 +119,8 @@ static bool check_header(struct pass *p)
 				       ? "there is none" : "checksum");
 		return false;
 	}
-	ret = tarn_log_open(&p->log, p->m, &p->sb, &p->cur, &err);
+	/* the commit word may not be what the length is from */
+	ret = tarn_log_header_read(&p->log, p->m, &p->sb, &err);
 	if (ret) {
 		tarn_fsck_find(p,
 			       ret == -EOPNOTSUPP ? TARN_FSCK_HEADER_NEWER : TARN_FSCK_HEADER_FIELD,
@@ -621,6 +645,81 @@ static void check_overlap(struct walk *w)
 	}
 }
 
+/* ---- what counts for nothing ---- */
+
+/* Records of this log behind its end: an append that was broken off before its commit point. */
+static void check_tail(struct pass *p)
+{
+	const struct tarn_log *log = &p->log;
+	uint64_t off = unit_off(p, log->units), end = log->area_off + log->area_len, at = off;
+	size_t room = (size_t)UINT16_MAX * TARNFS_LINE;
+	uint8_t *buf = malloc(room);
+
+	if (!buf) {
+		tarn_fsck_no_memory(p, room);
+		return;
+	}
+	while (end - at >= TARNFS_LINE) {
+		struct tarnfs_record head;
+		size_t len;
+
+		if (tarn_fsck_fetch(p, at, &head, sizeof(head)))
+			break;
+		len = (size_t)le16toh(head.units) * TARNFS_LINE;
+		if (!len || len > end - at || tarn_fsck_fetch(p, at, buf, len) ||
+		    le32toh(head.crc) != tarn_log_crc(&log->seed, buf, len,
+						      offsetof(struct tarnfs_record, crc)))
+			break;
+		at += len;
+	}
+	free(buf);
+	if (at != off)
+		tarn_fsck_find_set(p, TARN_FSCK_TAIL, off, at - off,
+				   "records of this log past its end: an append that was broken off, or "
+				   "is under way; they count for nothing");
+}
+
+static bool is_named(struct pass *p, const struct tarn_media_range *area)
+{
+	for (uint32_t i = 0; i < p->sb.hosts; i++) {
+		struct tarn_control c;
+
+		if (!tarn_fsck_control(p, (uint16_t)i, &c) ||
+		    (c.state != TARNFS_CONTROL_NONE && c.area_off == area->off) ||
+		    c.next_off == area->off)
+			return true;
+	}
+	return false;
+}
+
+/* A log newer than the one that counts, which no control line names. */
+static void check_leftovers(struct pass *p)
+{
+	for (int i = 0; i < p->sb.areas; i++) {
+		struct tarnfs_log_header raw;
+		struct tarn_seed seed;
+		char text[256];
+
+		if (tarn_fsck_fetch(p, p->sb.area[i].off, &raw, sizeof(raw)))
+			continue;
+		memcpy(seed.uuid, p->sb.uuid, sizeof(seed.uuid));
+		seed.generation = le64toh(raw.generation);
+		seed.host = le16toh(raw.host);
+		if (memcmp(raw.magic, TARNFS_LOG_MAGIC, TARNFS_MAGIC_LEN) ||
+		    le32toh(raw.crc) != tarn_log_crc(&seed, &raw, sizeof(raw),
+						     offsetof(struct tarnfs_log_header, crc)) ||
+		    seed.generation < p->cur.generation ||
+		    (seed.generation == p->cur.generation && seed.host <= p->cur.host) ||
+		    is_named(p, &p->sb.area[i]))
+			continue;
+		snprintf(text, sizeof(text),
+			 "log area %d: a log of generation %" PRIu64 " of host page %u, which no "
+			 "control line names: a compaction or takeover that was broken off; it counts "
+			 "for nothing", i, seed.generation, seed.host);
+		tarn_fsck_find_set(p, TARN_FSCK_LEFTOVER, p->sb.area[i].off, TARNFS_BLOCK, text);
+	}
+}
+
 void tarn_fsck_log(struct pass *p)
 {
 	struct walk w = { .p = p };
@@ -649,6 +748,10 @@ void tarn_fsck_log(struct pass *p)
 			check_overlap(&w);
 	}
 	p->log_whole = !w.damaged;
+	if (!p->failed && p->log_whole && !w.left && !p->by_quiesce)
+		check_tail(p);
+	if (!p->failed)
+		check_leftovers(p);
 out:
 	free(w.buf);
 	free(w.nodes);

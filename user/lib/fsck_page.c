@@ -12,6 +12,7 @@ static void check_zero(struct pass *p, enum tarn_fsck_number number, uint64_t of
 		       const char *what)
 {
 	uint8_t buf[TARNFS_BLOCK];
+	char text[128];
 
 	while (off < end) {
 		size_t len = end - off < sizeof(buf) ? (size_t)(end - off) : sizeof(buf);
@@ -21,9 +22,9 @@ static void check_zero(struct pass *p, enum tarn_fsck_number number, uint64_t of
 
 			while (!buf[i])
 				i++;
-			tarn_fsck_find(p, number, off + i,
-				       "%s: bytes that must be zero are set: damage, or a newer tarnfs",
-				       what);
+			snprintf(text, sizeof(text),
+				 "%s: bytes that must be zero are set: damage, or a newer tarnfs", what);
+			tarn_fsck_find_set(p, number, off + i, end - off - i, text);
 			return;
 		}
 		off += len;
@@ -58,8 +59,7 @@ static void check_between(struct pass *p)
 
 /* ---- superblocks ---- */
 
-/* Is there a log that validates under this superblock's uuid? */
-static bool fits_log(struct pass *p, const struct tarn_super *sb)
+bool tarn_fsck_vouched(struct pass *p, const struct tarn_super *sb)
 {
 	struct tarn_current cur;
 	struct tarn_log log;
@@ -112,13 +112,19 @@ int tarn_fsck_supers(struct pass *p)
 	if (!ret[0]) {
 		p->sb = sb[0];
 		p->super_valid = true;
-		if (!ret[1] && memcmp(&raw[0], &raw[1], sizeof(raw[0])))
+		if (!ret[1] && memcmp(&raw[0], &raw[1], sizeof(raw[0]))) {
+			bool second = !tarn_fsck_vouched(p, &sb[0]) && tarn_fsck_vouched(p, &sb[1]);
+
 			tarn_fsck_find(p, TARN_FSCK_SUPER_DIFFER, TARNFS_SUPER2_OFF,
 				       "first and second copy are both whole and differ: the first "
-				       "one counts");
+				       "one counts%s", second ? ", and the log is the second one's" : "");
+			/* there is nothing to see under the other */
+			if (second)
+				p->sb = sb[1];
+		}
 	} else if (!ret[1]) {
 		p->sb = sb[1];
-		p->super_valid = fits_log(p, &sb[1]);
+		p->super_valid = tarn_fsck_vouched(p, &sb[1]);
 		if (!p->super_valid)
 			tarn_fsck_find(p, TARN_FSCK_SUPER_FOREIGN, TARNFS_SUPER2_OFF,
 				       "the second copy is whole, but no log is valid under its uuid: "
@@ -350,7 +356,7 @@ static void check_rest(struct pass *p, uint16_t page)
 
 /* ---- pages together ---- */
 
-static bool control_of(struct pass *p, uint16_t page, struct tarn_control *control)
+bool tarn_fsck_control(struct pass *p, uint16_t page, struct tarn_control *control)
 {
 	return !tarn_control_copy(p->m, &p->sb, tarn_line_off(&p->sb, page, TARNFS_LINE_CONTROL),
 				  page, control) ||
@@ -366,7 +372,7 @@ void tarn_fsck_current(struct pass *p, struct tarn_current *cur)
 		struct tarn_control control;
 
 		/* the rule of tarn_scan(), which stops at a line that is bad */
-		if (!control_of(p, (uint16_t)i, &control) ||
+		if (!tarn_fsck_control(p, (uint16_t)i, &control) ||
 		    control.state != TARNFS_CONTROL_ACTIVE || control.generation < cur->generation)
 			continue;
 		cur->generation = control.generation;
@@ -383,8 +389,12 @@ static void check_controls(struct pass *p)
 		uint64_t off = tarn_line_off(&p->sb, (uint16_t)i, TARNFS_LINE_CONTROL);
 		struct tarn_control c;
 
-		if (!control_of(p, (uint16_t)i, &c) || !p->cur.generation)
+		if (!tarn_fsck_control(p, (uint16_t)i, &c) || !p->cur.generation)
 			continue;
+		if (c.next_off || c.next_len)
+			tarn_fsck_find(p, TARN_FSCK_COMPACTION, off,
+				       "host page %u: a compaction into the area at 0x%" PRIx64
+				       " is under way, or was broken off", i, c.next_off);
 		if (c.state == TARNFS_CONTROL_ACTIVE && c.generation == p->cur.generation &&
 		    i != p->cur.host)
 			tarn_fsck_find(p, TARN_FSCK_TWO_LOGS, off,

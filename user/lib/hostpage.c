@@ -213,7 +213,7 @@ int tarn_scan(struct tarn_media *m, const struct tarn_super *sb, struct tarn_cur
 				err, EUCLEAN,
 				"host page %u: its control line is bad at device offsets 0x%" PRIx64
 				" and 0x%" PRIx64 " (mirror): fsck.tarnfs -n says what else "
-				"is damaged; nothing repairs it yet",
+				"is damaged, and what can be repaired",
 				page, tarn_line_off(sb, page, TARNFS_LINE_CONTROL),
 				tarn_mirror_line_off(sb, page, TARNFS_LINE_CONTROL));
 		/* pages are read in ascending order, so >= makes the higher host win */
@@ -429,6 +429,20 @@ static int control_settle(struct tarn_media *m, const struct tarn_super *sb, uin
 	return 0;
 }
 
+void tarn_line_cleared(void *raw, const struct tarn_super *sb, uint16_t page, unsigned int line,
+		       uint64_t nonce)
+{
+	uint64_t first = htole64(nonce);
+
+	memset(raw, 0, TARNFS_LINE);
+	if (!nonce || line == TARNFS_LINE_CONTEND)
+		return;
+	memcpy(raw, &first, sizeof(first));	/* the first field of each of them */
+	if (line == TARNFS_LINE_QUIESCE)
+		((struct tarnfs_quiesce *)raw)->host = htole16(page);
+	line_seal(raw, sb->uuid);
+}
+
 /*
  * status {nonce, nothing released}, window and quiesce empty, contend 0: what
  * an older incarnation left there is gone before the new nonce can be seen.
@@ -452,15 +466,11 @@ static int lines_clear(struct tarn_media *m, const struct tarn_super *sb, uint16
 			       TARNFS_LINE_INFO == TARNFS_LINE_WINDOW + 4,
 		       "lines of a host page");
 	memset(&raw, 0, sizeof(raw));
-	raw.window.nonce = htole64(nonce);
-	raw.status.nonce = htole64(nonce);
-	raw.quiesce.nonce = htole64(nonce);
-	raw.quiesce.host = htole16(page);
+	tarn_line_cleared(&raw.window, sb, page, TARNFS_LINE_WINDOW, nonce);
+	tarn_line_cleared(&raw.status, sb, page, TARNFS_LINE_STATUS, nonce);
+	tarn_line_cleared(&raw.quiesce, sb, page, TARNFS_LINE_QUIESCE, nonce);
 	raw.info.seconds = htole64((uint64_t)time(NULL));
 	memcpy(raw.info.node_name, node_name, sizeof(raw.info.node_name));
-	line_seal(&raw.window, sb->uuid);
-	line_seal(&raw.status, sb->uuid);
-	line_seal(&raw.quiesce, sb->uuid);
 	return tarn_media_store(m, off, &raw, sizeof(raw));
 }
 
@@ -603,6 +613,35 @@ bool tarn_claim_other_node(struct tarn_media *m, const struct tarn_super *sb,
 	memcpy(node, info.node_name, sizeof(info.node_name));
 	node[sizeof(info.node_name)] = '\0';
 	return node[0] && strncmp(node, id->node_name, sizeof(id->node_name) - 1);
+}
+
+void tarn_claims_find(struct tarn_claims *c, struct tarn_media *m, const struct tarn_super *sb,
+		      const struct tarn_host_id *self)
+{
+	memset(c, 0, sizeof(*c));
+	c->clone = -1;
+	for (uint32_t i = 0; i < sb->hosts; i++) {
+		struct tarn_identity *id = &c->ids[i];
+		char node[49];
+		bool own;
+
+		if (tarn_identity_read(m, sb, (uint16_t)i, id)) {
+			/* neither free nor anybody's that is known */
+			id->state = TARNFS_PAGE_CLAIMED;
+			id->bad = true;
+		}
+		own = self && !id->bad && id->state == TARNFS_PAGE_CLAIMED &&
+		      !memcmp(id->host_uuid, self->uuid, sizeof(self->uuid));
+		if (own && tarn_claim_other_node(m, sb, self, (uint16_t)i, node)) {
+			own = false;
+			c->clone = (int)i;
+			memcpy(c->node, node, sizeof(c->node));
+		}
+		if (id->state == TARNFS_PAGE_CLAIMED && !own)
+			c->count++;
+		else
+			id->state = TARNFS_PAGE_FREE;
+	}
 }
 
 /* ---- release ---- */

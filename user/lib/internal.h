@@ -81,6 +81,11 @@ void tarn_control_encode(struct tarnfs_control *raw, const struct tarn_control *
  * written.
  */
 int tarn_line_read(struct tarn_media *m, const struct tarn_super *sb, uint64_t off, void *line);
+/*
+ * Window, status, quiesce or contend as a claim with that nonce leaves it; nonce 0: as mkfs does.
+ */
+void tarn_line_cleared(void *raw, const struct tarn_super *sb, uint16_t page, unsigned int line,
+		       uint64_t nonce);
 /* One copy, of page or mirror: as tarn_line_read, and -EUCLEAN for a bad field. */
 int tarn_identity_copy(struct tarn_media *m, const struct tarn_super *sb, uint64_t off,
 		       uint16_t page, struct tarn_identity *id);
@@ -114,6 +119,9 @@ int tarn_name_check(const char *name, size_t len);
 /* ---- log.c ---- */
 void tarn_log_header_encode(struct tarnfs_log_header *raw, const struct tarn_log *log,
 			    uint64_t nonce, uint64_t time_sec);
+/* The header alone: seed, area and units are set already. */
+int tarn_log_header_read(struct tarn_log *log, struct tarn_media *m, const struct tarn_super *sb,
+			 struct tarn_err *err);
 static inline uint64_t tarn_commit_off(const struct tarn_super *sb, const struct tarn_log *log)
 {
 	return tarn_line_off(sb, log->seed.host, TARNFS_LINE_COMMIT + log->slot);

@@ -61,8 +61,8 @@ static const char *header_fault(const struct tarn_log *log, const struct tarnfs_
 	return NULL;
 }
 
-static int header_read(struct tarn_log *log, struct tarn_media *m, const struct tarn_super *sb,
-		       struct tarn_err *err)
+int tarn_log_header_read(struct tarn_log *log, struct tarn_media *m, const struct tarn_super *sb,
+			 struct tarn_err *err)
 {
 	struct tarnfs_log_header raw;
 	const char *what;
@@ -108,7 +108,7 @@ int tarn_log_open(struct tarn_log *log, struct tarn_media *m, const struct tarn_
 	if (!cur->generation)
 		return tarn_fail(err, EUCLEAN,
 				 "no host page holds an active log: fsck.tarnfs -n says what else is "
-				 "damaged; nothing repairs it yet");
+				 "damaged, and what can be repaired");
 	memcpy(log->seed.uuid, sb->uuid, sizeof(log->seed.uuid));
 	log->seed.generation = cur->generation;
 	log->seed.host = cur->host;
@@ -134,7 +134,7 @@ int tarn_log_open(struct tarn_log *log, struct tarn_media *m, const struct tarn_
 				 "commit word at device offset 0x%" PRIx64
 				 ": %u units in an area of %" PRIu64 " bytes",
 				 off, log->units, log->area_len);
-	return header_read(log, m, sb, err);
+	return tarn_log_header_read(log, m, sb, err);
 }
 
 /* ---- the walk ---- */
@@ -233,31 +233,43 @@ static bool is_root(const struct tarn_rec *rec)
 	return rec->type == TARNFS_REC_DIRECTORY && rec->ino == TARNFS_INO_ROOT;
 }
 
+/* Where a record stands, and which it has to be: how each sentence about one begins. */
+static int at_record(struct tarn_err *err, int ret, uint64_t off, bool ckpt, uint64_t seq)
+{
+	if (ckpt)
+		return tarn_fail_prefix(err, ret, "log at device offset 0x%" PRIx64 ", record %" PRIu64
+					" of the checkpoint: ", off, seq);
+	if (seq)
+		return tarn_fail_prefix(err, ret, "log at device offset 0x%" PRIx64 ", seq %" PRIu64
+					": ", off, seq);
+	return tarn_fail_prefix(err, ret, "log at device offset 0x%" PRIx64 ": ", off);
+}
+
 /*
- * One record at `unit`, decoded; its offset goes into a sentence about it.
- * seed NULL: it is in the window and its crc was checked.
+ * One record at `unit`, decoded; its offset and number (seq, 0: not known; in the checkpoint the
+ * ordinal) go into a sentence about it. seed NULL: it is in the window and its crc was checked.
  */
 static int record_at(struct tarn_rec *rec, struct window *w, const struct tarn_log *log,
 		     const struct tarn_seed *seed, struct tarn_media *m, uint32_t unit,
-		     uint32_t limit, struct tarn_err *err)
+		     uint32_t limit, uint64_t seq, struct tarn_err *err)
 {
 	uint64_t off = log->area_off + (uint64_t)unit * TARNFS_LINE;
+	bool ckpt = unit < TARNFS_LOG_HEADER_UNITS + log->ckpt_units;
 	struct tarnfs_record head;
 	uint32_t units;
 	int ret;
 
 	if (unit >= limit)
-		return tarn_fail(err, EUCLEAN,
-				 "log at device offset 0x%" PRIx64 ": ends within a batch", off);
+		return at_record(err, tarn_fail(err, EUCLEAN, "missing: the log ends within a batch"),
+				 off, ckpt, seq);
 	ret = window_fill(w, log, m, unit + 1, err);
 	if (ret)
 		return ret;
 	memcpy(&head, window_at(w, unit), sizeof(head));
 	units = le16toh(head.units);
 	if (units > limit - unit)
-		return tarn_fail(err, EUCLEAN,
-				 "log at device offset 0x%" PRIx64 ": record damaged (length)",
-				 off);
+		return at_record(err, tarn_fail(err, EUCLEAN, "record: damaged (length)"), off, ckpt,
+				 seq);
 	if (units > 1) {
 		ret = window_fill(w, log, m, unit + units, err);
 		if (ret)
@@ -265,16 +277,13 @@ static int record_at(struct tarn_rec *rec, struct window *w, const struct tarn_l
 	}
 	ret = tarn_rec_decode(rec, window_at(w, unit), (size_t)units * TARNFS_LINE, seed, err);
 	rec->off = off;
-	if (ret)
-		return tarn_fail_prefix(err, ret, "log at device offset 0x%" PRIx64 ": ", off);
-	return 0;
+	return ret ? at_record(err, ret, off, ckpt, seq) : 0;
 }
 
 static int misplaced(const struct tarn_rec *rec, struct tarn_err *err, const char *what)
 {
-	return tarn_fail(err, EUCLEAN,
-			 "log at device offset 0x%" PRIx64 ": record out of place (%s)", rec->off,
-			 what);
+	return at_record(err, tarn_fail(err, EUCLEAN, "record out of place (%s)", what), rec->off,
+			 rec->flags & TARNFS_RECORD_CKPT, rec->seq);
 }
 
 /* The checkpoint stands from the header to ckpt_units: all of it is checked. */
@@ -286,7 +295,7 @@ static int load_checkpoint(struct window *w, const struct tarn_log *log, struct 
 	struct tarn_rec rec;
 
 	do {
-		int ret = record_at(&rec, w, log, &log->seed, m, unit, limit, err);
+		int ret = record_at(&rec, w, log, &log->seed, m, unit, limit, n.records + 1, err);
 
 		if (ret)
 			return ret;
@@ -316,7 +325,7 @@ static int load_batch(struct window *w, const struct tarn_log *log, struct tarn_
 	struct tarn_rec rec;
 
 	do {
-		int ret = record_at(&rec, w, log, &log->seed, m, unit, log->units, err);
+		int ret = record_at(&rec, w, log, &log->seed, m, unit, log->units, seq, err);
 
 		if (ret)
 			return ret;
@@ -355,7 +364,7 @@ int tarn_log_walk(struct tarn_log *log, struct tarn_media *m, uint32_t *pos, tar
 		else
 			ret = load_batch(&w, log, m, unit, log->next_seq, &end, err);
 		for (; !ret && unit < end; unit += rec.units) {
-			ret = record_at(&rec, &w, log, NULL, m, unit, end, err);
+			ret = record_at(&rec, &w, log, NULL, m, unit, end, 0, err);
 			if (!ret)
 				ret = fn(arg, &rec);
 		}

@@ -168,10 +168,10 @@ static int refused(struct pass *p, const struct tarnfs_apply *args, int ret)
 	case -EUCLEAN:
 	case -EINVAL:
 		return tarn_fail(p->err, EUCLEAN,
-				 "log at device offset 0x%" PRIx64
-				 ": the kernel refused the record "
-				 "(%s); what came before it is applied",
-				 off, strerror(-ret));
+				 "log at device offset 0x%" PRIx64 ", seq %" PRIu64
+				 ": the kernel refused the record (%s); what came before it is "
+				 "good: fsck.tarnfs -n says more",
+				 off, p->first_seq + at, strerror(-ret));
 	case -EOPNOTSUPP:
 		return tarn_fail(
 			p->err, EOPNOTSUPP,
@@ -241,8 +241,7 @@ static int not_built(struct pass *p, const struct tarn_rec *rec)
 	return tarn_fail(
 		p->err, EOPNOTSUPP,
 		"log at device offset 0x%" PRIx64 ": a record of type %s (seq %" PRIu64
-		"), which this version "
-		"cannot apply yet: a newer tarnfs is needed; what came before it is applied",
+		"), which this version cannot apply yet: a newer tarnfs is needed",
 		rec->off, tarn_rec_type_name(rec->type), rec->seq);
 }
 
@@ -404,7 +403,8 @@ static int read_log(struct pass *p)
 {
 	struct tarn_err first = { "" };
 	uint32_t pos;
-	int ret = tarn_log_open(&p->log, p->s->media, &p->s->sb, &p->cur, p->err);
+	size_t len;
+	int flushed, ret = tarn_log_open(&p->log, p->s->media, &p->s->sb, &p->cur, p->err);
 
 	if (ret)
 		return moved_or_damaged(p, ret);
@@ -426,10 +426,17 @@ static int read_log(struct pass *p)
 		first = *p->err;
 	p->seq -= p->count - p->batch;
 	p->count = p->batch;
-	if (flush_batches(p) == AGAIN)
+	flushed = flush_batches(p);
+	if (flushed == AGAIN)
 		return AGAIN;
-	if (p->err)
-		*p->err = first;
+	if (!p->err)
+		return ret;
+	*p->err = first;
+	len = strlen(first.text);
+	if (!flushed && ret != -ENOMEM)
+		snprintf(p->err->text + len, sizeof(first.text) - len,
+			 "; what came before it, up to seq %" PRIu64 ", is good: fsck.tarnfs -n says "
+			 "more", p->seq);
 	return ret;
 }
 

@@ -214,6 +214,17 @@ int tarn_claim_take(struct tarn_media **media, const struct tarn_super *sb,
  */
 bool tarn_claim_other_node(struct tarn_media *m, const struct tarn_super *sb,
 			   const struct tarn_host_id *id, uint16_t page, char node[49]);
+/* Host pages whose hosts may live: claimed, and not by `self`. */
+struct tarn_claims {
+	uint32_t count;
+	/* of those pages; the others are free here, so that tarn_pages_text() leaves them out */
+	struct tarn_identity ids[TARNFS_HOSTS_MAX];
+	int clone;		/* a page that may be that of a clone of this host, or -1 */
+	char node[49];		/* and that node */
+};
+/* self: of a host that has it not mounted, or NULL: its own count too. */
+void tarn_claims_find(struct tarn_claims *c, struct tarn_media *m, const struct tarn_super *sb,
+		      const struct tarn_host_id *self);
 /* One sentence part for each page that is not free, as far as the room goes. */
 void tarn_pages_text(char *out, size_t room, struct tarn_media *m, const struct tarn_super *sb,
 		     const struct tarn_identity *ids);
