@@ -536,6 +536,21 @@ static void kernel_refuses(void **state)
 	}
 }
 
+/* A header whose data end before those of mkfs: nothing shrinks. */
+static void data_end_too_early(void **state)
+{
+	struct tarnfs_log_header *header =
+		(struct tarnfs_log_header *)(memory_bytes(mem) + sb.area[0].off);
+
+	(void)state;
+	header->data_end = htole64(sb.data_end - 4096);
+	header->crc = htole32(tarn_log_crc(&h[0].s.log.seed, header, sizeof(*header),
+					   offsetof(struct tarnfs_log_header, crc)));
+	restart();
+	assert_replay(&h[1], -EUCLEAN);
+	assert_non_null(strstr(err.text, "end of the data"));
+}
+
 /* ---- the log moves ---- */
 
 static void put_control(uint16_t page, uint8_t control_state, uint64_t generation)
@@ -845,6 +860,7 @@ int main(void)
 		TEST(unknown_types),
 		TEST(unbuilt_types),
 		TEST(kernel_refuses),
+		TEST(data_end_too_early),
 		TEST(new_generation_at_any_moment),
 		TEST(sealed),
 		TEST(seal_withdrawn),
