@@ -136,8 +136,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		fuzz_media()->size = (in.opt[1] / 16 + 1) * (uint64_t)(FUZZ_IMAGE / 16);
 	ret = look(&first, &f, dev_size);
 	if (still) {
-		fuzz_check(ret == look(&second, &g, dev_size) && first.sum == second.sum,
-			   "not the same findings");
+		if (in.opt[2] % 8 == 7)
+			fuzz_check(ret == look(&second, &g, dev_size) && first.sum == second.sum,
+				   "not the same findings");
 		/* replay is of a file system that is mounted: the one that the superblock tells of */
 		if (!ret && fuzz_media()->size == FUZZ_IMAGE &&
 		    !tarn_super_read(&sb, fuzz_media(), 0, NULL) &&
