@@ -9,7 +9,7 @@ cd "${0%/*}" || exit 1
 limits='-malloc_limit_mb=64 -rss_limit_mb=1500 -timeout=20 -len_control=0'
 quiet='-entropic=0 -reduce_inputs=0 -print_funcs=0 -print_final_stats=1'
 # Deeper traces of allocations: ASAN_OPTIONS= of the caller comes last.
-ASAN_OPTIONS=quarantine_size_mb=8:malloc_context_size=4:${ASAN_OPTIONS:-}
+ASAN_OPTIONS=quarantine_size_mb=1:thread_local_quarantine_size_kb=64:malloc_context_size=4:${ASAN_OPTIONS:-}
 export ASAN_OPTIONS
 findings=$OUT/findings
 logs=$OUT/logs
@@ -19,7 +19,7 @@ room() {
 	case $1 in
 	text) echo 600 ;;
 	apply) echo 1601 ;;
-	*) echo 12288 ;;
+	*) echo "${2:-12288}" ;;
 	esac
 }
 
@@ -126,8 +126,9 @@ minimize() {
 		new=$OUT/minimal/$target
 		rm -rf "$new"
 		mkdir -p "$new" "corpus/$target" "$OUT/corpus/$target"
+		# longer ones are cut: the tree is not to be full of them
 		# shellcheck disable=SC2086
-		"$OUT/fuzz_$target" $limits -max_len="$(room "$target")" -use_counters=0 -merge=1 "$new" "corpus/$target" "$OUT/corpus/$target" \
+		"$OUT/fuzz_$target" $limits -max_len="$(room "$target" 1600)" -use_counters=0 -merge=1 "$new" "corpus/$target" "$OUT/corpus/$target" \
 			>"$OUT/minimal/$target.log" 2>&1 || { tail "$OUT/minimal/$target.log"; return 1; }
 		rm -rf "corpus/$target"
 		mv "$new" "corpus/$target"
