@@ -109,7 +109,7 @@ cover() {
 	mkdir -p "$OUT/profile"
 	for target in $TARGETS; do
 		LLVM_PROFILE_FILE=$OUT/profile/$target.raw "$OUT/fuzz_$target" -runs=0 "corpus/$target" \
-			"assets/$target" >"$OUT/profile/$target.log" 2>&1 || {
+			$(find "assets/$target" -maxdepth 0 2>/dev/null) >"$OUT/profile/$target.log" 2>&1 || {
 			tail "$OUT/profile/$target.log"
 			return 1
 		}
