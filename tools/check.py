@@ -152,10 +152,10 @@ def unit(name, command):
         show(lines[-25:])
 
 
-def host_tests(name, script):
-    """A test script that runs on this machine and prints TAP."""
+def host_tests(name, *command):
+    """A test that runs on this machine and prints TAP."""
     say(name)
-    code, lines = run(name, [script])
+    code, lines = run(name, command)
     if not report(name, tap.parse(lines, code)):
         show([x for x in lines if not x.startswith("ok ")][-40:])
 
@@ -310,7 +310,8 @@ def plan(full, on, wanted):
 
 def main():
     p = argparse.ArgumentParser(prog="check", description="Builds everything and runs all tests.")
-    p.add_argument("--full", action="store_true", help="also what takes long: checkpatch, arm64, each cache operation removed once, 7.3 on pmem, "
+    p.add_argument("--full", action="store_true", help="also what takes long: checkpatch, arm64, each cache operation removed once, "
+                                                           "1,000,000 executions of each fuzzer, 7.3 on pmem, "
                                                            "each pair of kernels, and CXL memory, emulated")
     p.add_argument("--debug", action="store_true", help="the guest tests instead on two kernels of our own, which "
                    "look for errors of memory and of locks; the first time these are built, which takes long "
@@ -366,6 +367,9 @@ def main():
         if wanted(f"unit-{compiler}"):
             jobs.append(lambda c=compiler: unit(f"unit-{c}", ["make", "-k", "check-unit", f"CC={c}",
                                                               "SAN=1", "WERROR=1"]))
+    if wanted("fuzz"):
+        jobs.append(lambda: host_tests("fuzz", "make", "-s", "-C", "selftests/fuzz", "run", "WERROR=1",
+                                       "EXECUTIONS=1000000" if a.full else "SECONDS=10"))
     for x in local:
         jobs.append(lambda x=x: host_tests(f"local-{x}", f"{TOP}/selftests/{x}/run.sh"))
     for k in kernels:

@@ -540,7 +540,7 @@ static void commit_short(void) { commit(5); }
 static void header_crc(void) { header()->time ^= 1; }
 static void header_magic(void) { header()->magic[0] ^= 1; }
 static void header_field(void) { header()->next_ino = 0; seal_header(); }
-static void header_end(void) { header()->data_end = htole64(sb.data_start); seal_header(); }
+static void header_end(void) { header()->data_end = htole64(sb.data_end - 4096); seal_header(); }
 static void header_newer(void) { header()->zero2[0] = 1; seal_header(); }
 static void header_incompat(void) { header()->incompat = htole64(4); seal_header(); }
 static void header_readonly(void) { header()->ro_compat = htole64(4); seal_header(); }
@@ -748,6 +748,16 @@ static void ino_jump(void)
 
 static void extent_below(void) { add(file(6, 30, 1, "x", 1, (uint64_t)0 - 4096)); }
 static void extent_above(void) { add(file(6, 30, 1, "x", 4097, 4 * MIB - 4096)); }
+/* A log of a device that has grown: the kernel goes by the superblock. */
+static void extent_grown(void)
+{
+	add(file(6, 30, 1, "x", 1, 4 * MIB - 4096));
+	for (uint64_t off = 0; off <= TARNFS_SUPER2_OFF; off += TARNFS_SUPER2_OFF) {
+		((struct tarnfs_super *)(bytes + off))->data_end = htole64(sb.data_end - 4096);
+		seal_super(off);
+	}
+}
+
 static void extent_overlap(void) { add(file(6, 30, 1, "x", 4097, 4096)); }
 static void extent_align(void) { add(file(6, 30, 1, "x", 2 * MIB, 1 * MIB)); }
 
@@ -861,6 +871,7 @@ static const struct fault {
 	FAULT(ino_jump, 506),
 	FAULT(extent_below, 601),
 	FAULT(extent_above, 601),
+	FAULT(extent_grown, 601),
 	FAULT(extent_overlap, 602, 602),
 	FAULT(extent_nested, 602, 602),
 	FAULT(extent_align, 603),

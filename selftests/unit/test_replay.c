@@ -236,7 +236,8 @@ static void more_than_one_call(void **state)
 					  &err), 0);
 	assert_int_equal(replay(&client), per_commit * commits + 1);
 	ops = recorder_take(client.r);
-	assert_non_null(strstr(ops, "APPLY 60000\n" SCAN "APPLY 10000\nAPPLY at-end 0\n"));
+	assert_non_null(strstr(ops, "APPLY check 60000\nAPPLY 60000\n" SCAN
+			       "APPLY check 10000\nAPPLY 10000\nAPPLY at-end 0\n"));
 	assert_same_tree(&master, &client);
 	assert_no_fault(client.r);
 	free(news);
@@ -494,7 +495,7 @@ static void unbuilt_types(void **state)
 
 /*
  * A whole record that contradicts the tree: the kernel refuses it, its place is said, the
- * rest before it stands.
+ * batches before its own stand, and of its own there is nothing.
  */
 static void kernel_refuses(void **state)
 {
@@ -513,15 +514,27 @@ static void kernel_refuses(void **state)
 
 	(void)state;
 	create("a");
+	rec.batch_left = 0;
+	rec.ino = 49;
+	rec.name = "before";
+	rec.name_len = 6;
+	rec.ext_off += MIB;
+	unit = put_rec(unit, &rec);
+	rec.seq = 3;
+	rec.batch_left = 2;
+	rec.ino = 50;
+	rec.name = "good";
+	rec.name_len = 4;
+	rec.ext_off -= MIB;
 	unit = put_rec(unit, &rec);
 	bad = unit;
-	rec.seq = 3;
+	rec.seq = 4;
 	rec.batch_index = 1;
 	rec.batch_left = 1;
 	rec.ino = 51;
 	rec.name = "evil";	/* its bytes are those of "good" */
 	unit = put_rec(unit, &rec);
-	rec.seq = 4;
+	rec.seq = 5;
 	rec.batch_index = 2;
 	rec.batch_left = 0;
 	rec.ino = 52;
@@ -535,11 +548,27 @@ static void kernel_refuses(void **state)
 		snprintf(offset, sizeof(offset), "device offset 0x%llx, seq 3: the kernel refused",
 			 (unsigned long long)log_off(bad));
 		assert_non_null(strstr(err.text, offset));
-		assert_int_equal(
-			testkernel_lookup(h[1].t, "/evil") + testkernel_lookup(h[1].t, "/last"), 0);
-		assert_int_not_equal(testkernel_lookup(h[1].t, "/good"), 0);
+		assert_int_equal(testkernel_lookup(h[1].t, "/good") +
+				 testkernel_lookup(h[1].t, "/evil") +
+				 testkernel_lookup(h[1].t, "/last"), 0);
+		assert_int_not_equal(testkernel_lookup(h[1].t, "/before"), 0);
 		assert_false(testkernel_is_shut(h[1].t));
 	}
+}
+
+/* A header whose data end before those of mkfs: nothing shrinks. */
+static void data_end_too_early(void **state)
+{
+	struct tarnfs_log_header *header =
+		(struct tarnfs_log_header *)(memory_bytes(mem) + sb.area[0].off);
+
+	(void)state;
+	header->data_end = htole64(sb.data_end - 4096);
+	header->crc = htole32(tarn_log_crc(&h[0].s.log.seed, header, sizeof(*header),
+					   offsetof(struct tarnfs_log_header, crc)));
+	restart();
+	assert_replay(&h[1], -EUCLEAN);
+	assert_non_null(strstr(err.text, "end of the data"));
 }
 
 /* ---- the log moves ---- */
@@ -851,6 +880,7 @@ int main(void)
 		TEST(unknown_types),
 		TEST(unbuilt_types),
 		TEST(kernel_refuses),
+		TEST(data_end_too_early),
 		TEST(new_generation_at_any_moment),
 		TEST(sealed),
 		TEST(seal_withdrawn),

@@ -127,12 +127,6 @@ static bool check_header(struct pass *p)
 			       p->log.area_off, "%s", err.text);
 		return false;
 	}
-	if (p->log.data_end < p->sb.data_end) {
-		tarn_fsck_find(p, TARN_FSCK_HEADER_FIELD, p->log.area_off,
-			       "log header: the data end at %" PRIu64 ", and mkfs gave them %" PRIu64,
-			       p->log.data_end, p->sb.data_end);
-		p->log.data_end = p->sb.data_end;
-	}
 	if (p->log.readonly)
 		tarn_fsck_find(p, TARN_FSCK_READONLY, p->log.area_off,
 			       "a feature that these tools do not know forbids changes by them");
@@ -280,12 +274,13 @@ static void check_extent(struct pass *p, const struct tarn_rec *rec, uint64_t of
 		tarn_fsck_find(p, TARN_FSCK_EXTENT_LENGTH, off,
 			       "inode %" PRIu64 ": a file of %" PRIu64 " bytes with an extent of "
 			       "%" PRIu64, rec->ino, rec->size, rec->ext_len);
-	if (rec->ext_off < p->sb.data_start || rec->ext_off > p->log.data_end ||
-	    rec->ext_len > p->log.data_end - rec->ext_off)
+	/* the kernel knows no other end: it has not learnt to grow yet */
+	if (rec->ext_off < p->sb.data_start || rec->ext_off > p->sb.data_end ||
+	    rec->ext_len > p->sb.data_end - rec->ext_off)
 		tarn_fsck_find(p, TARN_FSCK_EXTENT_RANGE, off,
 			       "inode %" PRIu64 ": extent 0x%" PRIx64 "+0x%" PRIx64
 			       " outside of the data, 0x%" PRIx64 " to 0x%" PRIx64, rec->ino,
-			       rec->ext_off, rec->ext_len, p->sb.data_start, p->log.data_end);
+			       rec->ext_off, rec->ext_len, p->sb.data_start, p->sb.data_end);
 	else
 		p->used += rec->ext_len;
 }

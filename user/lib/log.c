@@ -55,7 +55,8 @@ static const char *header_fault(const struct tarn_log *log, const struct tarnfs_
 	if (log->ckpt_records < 2 || log->ckpt_units < log->ckpt_records ||
 	    log->ckpt_units > log->units - TARNFS_LOG_HEADER_UNITS)
 		return "length of the checkpoint";
-	if (log->data_end < sb->data_start || log->data_end > sb->dev_size ||
+	/* it grows only */
+	if (log->data_end < sb->data_end || log->data_end > sb->dev_size ||
 	    log->data_end % TARNFS_BLOCK)
 		return "end of the data";
 	return NULL;

@@ -32,9 +32,13 @@ struct pass {
 	uint64_t seq;			/* of the kernel, with what is collected here */
 	uint64_t first_seq;		/* of ops[0] */
 	struct tarnfs_op *ops;
-	uint64_t *offs;			/* where on the media each stands */
+	struct place {			/* of the record of each */
+		uint64_t off;		/* on the media */
+		size_t batch;		/* ops[] of its batch start here */
+	} *places;
 	size_t count, room;
 	size_t batch;			/* ops[] of the batch under way start here */
+	bool many;			/* there is a batch of more than one record */
 	char *strings;
 	size_t strings_len, strings_room;
 	uint32_t end;			/* position after the last whole batch */
@@ -105,16 +109,16 @@ static int add_string(struct pass *p, const char *from, size_t len, uint32_t *at
 
 static int add_op(struct pass *p, const struct tarn_rec *rec)
 {
-	void *ops = p->ops, *offs = p->offs;
-	size_t room = p->room, offs_room = p->room;
+	void *ops = p->ops, *places = p->places;
+	size_t room = p->room, places_room = p->room;
 	struct tarnfs_op *op;
 	int ret;
 
 	ret = grow(&ops, &room, p->count + 1, sizeof(*p->ops));
 	p->ops = ops;
 	if (!ret)
-		ret = grow(&offs, &offs_room, p->count + 1, sizeof(*p->offs));
-	p->offs = offs;
+		ret = grow(&places, &places_room, p->count + 1, sizeof(*p->places));
+	p->places = places;
 	if (ret)
 		return tarn_fail(p->err, ENOMEM, "no memory for %zu operations", p->count + 1);
 	p->room = room;
@@ -149,7 +153,7 @@ static int add_op(struct pass *p, const struct tarn_rec *rec)
 		op->type = TARNFS_OP_NOTHING;
 		break;
 	}
-	p->offs[p->count++] = rec->off;
+	p->places[p->count++] = (struct place){ rec->off, p->batch };
 	return 0;
 }
 
@@ -158,7 +162,7 @@ static int add_op(struct pass *p, const struct tarn_rec *rec)
 static int refused(struct pass *p, const struct tarnfs_apply *args, int ret)
 {
 	uint32_t at = args->done;
-	uint64_t off = at < p->count ? p->offs[at] : p->log.area_off;
+	uint64_t off = at < p->count ? p->places[at].off : p->log.area_off;
 
 	p->refused = true;
 	switch (ret) {
@@ -169,8 +173,8 @@ static int refused(struct pass *p, const struct tarnfs_apply *args, int ret)
 	case -EINVAL:
 		return tarn_fail(p->err, EUCLEAN,
 				 "log at device offset 0x%" PRIx64 ", seq %" PRIu64
-				 ": the kernel refused the record (%s); what came before it is "
-				 "good: fsck.tarnfs -n says more",
+				 ": the kernel refused the record (%s); the batches before its "
+				 "own are applied: fsck.tarnfs -n says more",
 				 off, p->first_seq + at, strerror(-ret));
 	case -EOPNOTSUPP:
 		return tarn_fail(
@@ -184,6 +188,37 @@ static int refused(struct pass *p, const struct tarnfs_apply *args, int ret)
 static void forget(struct pass *p)
 {
 	p->count = p->batch = p->strings_len = 0;
+	p->many = false;
+}
+
+static int apply(struct pass *p, struct tarnfs_apply *args)
+{
+	return p->s->kernel->ops->apply(p->s->kernel, args, p->ops, p->strings);
+}
+
+/*
+ * The kernel does a batch record by record, and stops at the first that it refuses. A batch is
+ * one commit, so it is asked first: what it says is what it does. The batches before the refused
+ * one are done. 0: it took them all.
+ */
+static int ask(struct pass *p, const struct tarnfs_apply *args)
+{
+	struct tarnfs_apply check = *args, good = *args;
+	int ret;
+
+	check.flags |= TARNFS_APPLY_CHECK;
+	ret = apply(p, &check);
+	if (!ret || ret == -ESTALE)
+		return ret;
+	good.count = check.done < p->count ? (uint32_t)p->places[check.done].batch : 0;
+	if (good.count) {
+		good.position = p->s->readonly ? 0 :
+			(p->places[good.count].off - p->log.area_off) / TARNFS_LINE;
+		if (apply(p, &good) == -ESTALE)
+			return -ESTALE;
+		p->applied += good.done;
+	}
+	return refused(p, &check, ret);
 }
 
 /* Hands over what is collected. `count` of it, which ends with a whole batch. */
@@ -204,7 +239,12 @@ static int flush(struct pass *p, uint32_t stage)
 	args.strings_len = (uint32_t)p->strings_len;
 	if (stage)
 		args.next_ino = p->log.next_ino;
-	ret = p->s->kernel->ops->apply(p->s->kernel, &args, p->ops, p->strings);
+	if (!stage && p->many) {
+		ret = ask(p, &args);
+		if (ret)
+			return ret == -ESTALE ? AGAIN : ret;
+	}
+	ret = apply(p, &args);
 	/* another process of this host was here meanwhile: it moved on, or is fresh no more */
 	if (ret == -ESTALE ||
 	    (stage && ret == -EOPNOTSUPP && !p->s->kernel->ops->status(p->s->kernel, &p->s->st) &&
@@ -277,7 +317,7 @@ static int collect_stage(struct pass *p, const struct tarn_rec *rec)
 
 static int collect(void *arg, const struct tarn_rec *rec)
 {
-	const uint64_t batch = (uint64_t)rec->batch_left + 1;
+	const uint64_t batch = (uint64_t)rec->batch_index + rec->batch_left + 1;
 	struct pass *p = arg;
 	int ret;
 
@@ -309,6 +349,7 @@ static int collect(void *arg, const struct tarn_rec *rec)
 		ret = add_op(p, rec);
 		if (ret)
 			return ret;
+		p->many |= batch > 1;
 		if (p->count == 1)
 			p->first_seq = rec->seq;
 		p->seq = rec->seq;
@@ -531,7 +572,7 @@ int64_t tarn_replay(struct tarn_session *s, bool at_end, struct tarn_err *err)
 			tarn_fail(err, -ret, "STATUS: %s", strerror(-ret));
 	}
 	free(p.ops);
-	free(p.offs);
+	free(p.places);
 	free(p.strings);
 	return ret ? ret : p.applied;
 }
