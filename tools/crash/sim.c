@@ -17,6 +17,8 @@
 #include <inttypes.h>
 
 #define WORDS (TARNFS_LINE / 8)
+#define CHUNK 64		/* lines: a word of zero bits */
+#define CHUNK_BYTES ((uint64_t)CHUNK * TARNFS_LINE)
 #define NONE UINT32_MAX
 #define LINES_MAX 4096
 #define NODES_MAX 65536
@@ -75,6 +77,7 @@ struct port {
 struct sim {
 	uint64_t nr;		/* lines of memory */
 	uint16_t *at;		/* number of a line to 1 + its index, 0 = not kept */
+	uint8_t *some;		/* of CHUNK lines: how many are kept */
 	uint64_t *zero[SIM_HOSTS];
 	size_t zero_words;
 	struct line *line;
@@ -86,6 +89,7 @@ struct sim {
 	sim_step_fn step;
 	void *step_arg;
 	bool descending;
+	bool storing, whole;	/* look() is for a store, of a write that has all of the line */
 };
 
 struct sim_copy {
@@ -156,6 +160,24 @@ static struct line *kept(const struct sim *s, uint64_t number)
 	return s->at[number] ? &s->line[s->at[number] - 1] : NULL;
 }
 
+/* The next kept line from `number` on that is before end, or end. */
+static uint64_t next_kept(const struct sim *s, uint64_t number, uint64_t end)
+{
+	while (number < end && !s->at[number]) {
+		if (number % CHUNK == 0 && !s->some[number / CHUNK])
+			number += CHUNK;
+		else
+			number++;
+	}
+	return number < end ? number : end;
+}
+
+#define LAST(off, len) (((off) + (len) + TARNFS_LINE - 1) / TARNFS_LINE)
+/* l: the kept lines of a range, in ascending order */
+#define FOR_KEPT(s, n, off, len)						\
+	for (uint64_t n = next_kept(s, (off) / TARNFS_LINE, LAST(off, len));	\
+	     n < LAST(off, len); n = next_kept(s, n + 1, LAST(off, len)))
+
 static bool zero_bit(const struct sim *s, unsigned int host, uint64_t number)
 {
 	return s->zero[host][number / 64] >> number % 64 & 1;
@@ -192,6 +214,7 @@ static struct line *keep(struct sim *s, uint64_t number)
 		broken("too many lines: raise LINES_MAX");
 	l = &s->line[s->st.nr_lines++];
 	s->at[number] = (uint16_t)s->st.nr_lines;
+	s->some[number / CHUNK]++;
 	memset(l, 0, sizeof(*l));
 	l->number = number;
 	l->oldest = l->newest = new_node(s, zeros);
@@ -234,7 +257,7 @@ static unsigned int ask(struct sim *s, enum sim_what what, unsigned int host, un
 			const struct line *l, unsigned int answers)
 {
 	struct sim_question q = {
-		.what = what, .host = host, .other = other, .off = l->number * TARNFS_LINE,
+		.what = what, .store = s->storing, .whole = s->storing && s->whole, .host = host, .other = other, .off = l->number * TARNFS_LINE,
 		.answers = answers,
 	};
 	unsigned int answer;
@@ -407,20 +430,20 @@ static int sim_op_read(struct tarn_media *m, uint64_t off, void *buf, size_t len
 {
 	struct port *p = to_port(m);
 	struct sim *s = p->s;
-	uint8_t *out = buf;
+	uint64_t end = off + len;
 
 	step(p, SIM_OP_READ, off, len, false);
-	while (len) {
-		size_t in = off % TARNFS_LINE, n = TARNFS_LINE - in < len ? TARNFS_LINE - in : len;
-		struct line *l = kept(s, off / TARNFS_LINE);
+	memset(buf, 0, len);
+	if (!len)
+		return 0;
+	FOR_KEPT(s, n, off, len) {
+		uint64_t from = n * TARNFS_LINE, to = from + TARNFS_LINE;
+		const struct node *node = &s->node[look(s, kept(s, n), p->host)];
 
-		if (l)
-			memcpy(out, (uint8_t *)s->node[look(s, l, p->host)].word + in, n);
-		else
-			memset(out, 0, n);
-		out += n;
-		off += n;
-		len -= n;
+		from = from > off ? from : off;
+		to = to < end ? to : end;
+		memcpy((uint8_t *)buf + (from - off), (const uint8_t *)node->word + from % TARNFS_LINE,
+		       to - from);
 	}
 	return 0;
 }
@@ -429,9 +452,13 @@ static int sim_op_read(struct tarn_media *m, uint64_t off, void *buf, size_t len
 static bool store(struct sim *s, unsigned int host, uint64_t off, const uint8_t *from, size_t len)
 {
 	struct line *l = keep(s, off / TARNFS_LINE);
-	uint32_t n = look(s, l, host);
 	uint64_t word[WORDS];
 	bool changed;
+	uint32_t n;
+
+	s->storing = true;
+	n = look(s, l, host);
+	s->storing = false;
 
 	memcpy(word, s->node[n].word, sizeof(word));
 	memcpy((uint8_t *)word + off % TARNFS_LINE, from, len);
@@ -475,6 +502,13 @@ static int sim_op_write(struct tarn_media *m, uint64_t off, const void *buf, siz
 	for (uint64_t done = 0; done < len;) {
 		uint64_t last, n;
 
+		if (!s->descending && (off + done) % CHUNK_BYTES == 0 && len - done >= CHUNK_BYTES &&
+		    !s->some[(off + done) / CHUNK_BYTES] && all_zero(from + done, CHUNK_BYTES)) {
+			s->zero[p->host][(off + done) / CHUNK_BYTES] = UINT64_MAX;
+			s->st.zeros = true;
+			done += CHUNK_BYTES;
+			continue;
+		}
 		if (!s->descending) {
 			at = off + done;
 			last = at / TARNFS_LINE * TARNFS_LINE + TARNFS_LINE;
@@ -494,6 +528,7 @@ static int sim_op_write(struct tarn_media *m, uint64_t off, const void *buf, siz
 			/* told only now: the last store of all is the next operation's to tell */
 			if (changed)
 				step(p, SIM_OP_STORED, changed_at, 8, false);
+			s->whole = n == TARNFS_LINE;
 			if (!s->descending) {
 				word_at = at + in_line;
 				w = 8 - word_at % 8;
@@ -585,9 +620,6 @@ static void do_fence(struct sim *s, unsigned int process)
 	s->st.nr_ranges = left;
 }
 
-#define FOR_LINES(n, off, len) \
-	for (uint64_t n = (off) / TARNFS_LINE; n * TARNFS_LINE < (off) + (len); n++)
-
 static int sim_op_writeback(struct tarn_media *m, uint64_t off, size_t len)
 {
 	struct port *p = to_port(m);
@@ -605,11 +637,11 @@ static int sim_op_writeback(struct tarn_media *m, uint64_t off, size_t len)
 			.host = p->host, .process = p->process,
 		};
 	}
-	FOR_LINES(n, off, len) {
+	FOR_KEPT(s, n, off, len) {
 		struct line *l = kept(s, n);
 		struct copy *c;
 
-		if (!l || !(l->dirty >> p->host & 1) || l->copy[p->host].lost)
+		if (!(l->dirty >> p->host & 1) || l->copy[p->host].lost)
 			continue;
 		c = &l->copy[p->host];
 		if (s->st.nr_flights == FLIGHTS_MAX)
@@ -634,13 +666,10 @@ static int sim_op_fence(struct tarn_media *m)
 
 static void drop(struct sim *s, unsigned int host, uint64_t off, size_t len)
 {
-	FOR_LINES(n, off, len) {
+	FOR_KEPT(s, n, off, len) {
 		struct line *l = kept(s, n);
-		struct copy *c;
+		struct copy *c = &l->copy[host];
 
-		if (!l)
-			continue;
-		c = &l->copy[host];
 		if (l->dirty >> host & 1 && !c->lost)
 			settle(s, l, host, c->tail, SIM_HOSTS);
 		c->low = l->newest;
@@ -656,15 +685,7 @@ static int sim_op_invalidate(struct tarn_media *m, uint64_t off, size_t len)
 	bool settles = any_flight(s, p->process);
 
 	if (!settles && len)
-		FOR_LINES(n, off, len) {
-			struct line *l = kept(s, n);
-
-			if (l ? l->dirty >> p->host & 1 && !l->copy[p->host].lost :
-				s->st.zeros && zero_bit(s, p->host, n)) {
-				settles = true;
-				break;
-			}
-		}
+		settles = sim_is_dirty(s, p->host, off, len);
 	step(p, SIM_OP_INVALIDATE, off, len, settles);
 	if (len)
 		drop(s, p->host, off, len);
@@ -751,28 +772,36 @@ void sim_descending(struct sim *s, bool on)
 
 /* ---- what there is ---- */
 
-bool sim_is_dirty(const struct sim *s, unsigned int host, uint64_t off, size_t len)
+static bool any_zero_bit(const struct sim *s, unsigned int host, uint64_t first, uint64_t end)
 {
-	FOR_LINES(n, off, len) {
-		const struct line *l = kept(s, n);
-
-		if (l ? l->dirty >> host & 1 && !l->copy[host].lost : zero_bit(s, host, n))
+	for (uint64_t n = first; s->st.zeros && n < end; n++) {
+		if (zero_bit(s, host, n))
 			return true;
+		if (n % CHUNK == 0 && !s->zero[host][n / CHUNK])
+			n += CHUNK - 1;
 	}
 	return false;
 }
 
-bool sim_is_settled(const struct sim *s, uint64_t off, size_t len)
+bool sim_is_dirty(const struct sim *s, unsigned int host, uint64_t off, size_t len)
 {
-	FOR_LINES(n, off, len) {
+	FOR_KEPT(s, n, off, len) {
 		const struct line *l = kept(s, n);
 
-		if (l && l->dirty)
-			return false;
-		for (unsigned int h = 0; !l && h < SIM_HOSTS; h++)
-			if (zero_bit(s, h, n))
-				return false;
+		if (l->dirty >> host & 1 && !l->copy[host].lost)
+			return true;
 	}
+	return any_zero_bit(s, host, off / TARNFS_LINE, LAST(off, len));
+}
+
+bool sim_is_settled(const struct sim *s, uint64_t off, size_t len)
+{
+	FOR_KEPT(s, n, off, len)
+		if (kept(s, n)->dirty)
+			return false;
+	for (unsigned int h = 0; h < SIM_HOSTS; h++)
+		if (any_zero_bit(s, h, off / TARNFS_LINE, LAST(off, len)))
+			return false;
 	return true;
 }
 
@@ -940,7 +969,8 @@ struct sim *sim_new(uint64_t size)
 	s->at = calloc(s->nr, sizeof(*s->at));
 	s->line = calloc(LINES_MAX, sizeof(*s->line));
 	s->node = calloc(NODES_MAX, sizeof(*s->node));
-	good = s->at && s->line && s->node;
+	s->some = calloc(s->zero_words, sizeof(*s->some));
+	good = s->at && s->some && s->line && s->node;
 	for (unsigned int h = 0; h < SIM_HOSTS; h++) {
 		s->zero[h] = calloc(s->zero_words, sizeof(uint64_t));
 		good = good && s->zero[h];
@@ -964,6 +994,7 @@ void sim_free(struct sim *s)
 	for (unsigned int h = 0; h < SIM_HOSTS; h++)
 		free(s->zero[h]);
 	free(s->at);
+	free(s->some);
 	free(s->line);
 	free(s->node);
 	free(s);
@@ -976,16 +1007,16 @@ static void zeros_reset(struct sim *s)
 	s->st.zeros = false;
 }
 
-static void forget_lines(struct sim *s, uint32_t from)
+static void forget_lines(struct sim *s)
 {
-	for (uint32_t i = from; i < s->st.nr_lines; i++)
-		s->at[s->line[i].number] = 0;
-	s->st.nr_lines = from;
+	for (uint32_t i = 0; i < s->st.nr_lines; i++)
+		s->at[s->line[i].number] = s->some[s->line[i].number / CHUNK] = 0;
+	s->st.nr_lines = 0;
 }
 
 void sim_reset(struct sim *s)
 {
-	forget_lines(s, 0);
+	forget_lines(s);
 	zeros_reset(s);
 	s->st.nr_nodes = s->st.nr_flights = s->st.nr_ranges = 0;
 }
@@ -1060,13 +1091,15 @@ fail:
 
 void sim_restore(struct sim *s, const struct sim_copy *c)
 {
-	forget_lines(s, 0);
+	forget_lines(s);
 	zeros_reset(s);
 	state_copy(&s->st, &c->st);
 	memcpy(s->line, c->line, c->st.nr_lines * sizeof(*c->line));
 	memcpy(s->node, c->node, c->st.nr_nodes * sizeof(*c->node));
-	for (uint32_t i = 0; i < s->st.nr_lines; i++)
+	for (uint32_t i = 0; i < s->st.nr_lines; i++) {
 		s->at[s->line[i].number] = (uint16_t)(i + 1);
+		s->some[s->line[i].number / CHUNK]++;
+	}
 	for (unsigned int h = 0; c->st.zeros && h < SIM_HOSTS; h++)
 		memcpy(s->zero[h], c->zero[h], s->zero_words * sizeof(uint64_t));
 }

@@ -87,6 +87,8 @@ struct sim_question {
 	unsigned int host;	/* who looks */
 	unsigned int other;	/* SIM_OTHER alone */
 	uint64_t off;		/* of the line */
+	bool store;		/* asked because of a store to the line ... */
+	bool whole;		/* ... by a write of all of it */
 	unsigned int answers;	/* 0..answers - 1, at least 2 */
 };
 typedef unsigned int (*sim_choose_fn)(void *arg, const struct sim_question *q);

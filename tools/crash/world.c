@@ -446,6 +446,15 @@ static bool cares_for_reads(char op)
 	return op != 'l' && op != 'L';
 }
 
+/*
+ * The lines of a superblock are read at once and have one checksum. One line that is neither
+ * as it was nor as it will be spoils it, whatever the others hold: so that is asked about one
+ * line at a time, the others being the newest. Old and new lines are mixed in every way.
+ */
+static struct {
+	bool newest, spoilt;	/* all lines so far; one of them is */
+} unit;
+
 static void on_step(void *arg, const struct sim_step *st)
 {
 	struct process *p = current;
@@ -462,6 +471,11 @@ static void on_step(void *arg, const struct sim_step *st)
 		else
 			world_trace("   host %u %s %s %zu", st->host, names[st->op], name, st->len);
 	}
+	/* a read of lines that belong together begins */
+	if (st->op == SIM_OP_READ) {
+		unit.newest = true;
+		unit.spoilt = false;
+	}
 	if (!p || in_kernel)
 		return;
 	point(p, st->op == SIM_OP_READ && *ops && cares_for_reads(*ops), st->settles);
@@ -469,12 +483,41 @@ static void on_step(void *arg, const struct sim_step *st)
 		p->fresh = p->news = true;
 }
 
+static unsigned int ask_of_unit(const struct sim_question *q)
+{
+	unsigned int a;
+
+	if (unit.spoilt)
+		return 0;
+	if (unit.newest) {
+		a = world_ask(q->answers, false);
+		unit.spoilt = a && a != q->answers - 1;
+	} else {
+		a = world_ask(2, false) ? q->answers - 1 : 0;
+	}
+	unit.newest = unit.newest && !a;
+	return a;
+}
+
+static bool in_super(uint64_t off)
+{
+	return off < TARNFS_SUPER2_OFF + TARNFS_SUPER_LEN && off % TARNFS_SUPER2_OFF < TARNFS_SUPER_LEN;
+}
+
 /* Answers to the simulator. */
 static unsigned int on_question(void *arg, const struct sim_question *q)
 {
-	unsigned int a = world_ask(q->answers, false);
+	unsigned int a;
 
 	(void)arg;
+	/*
+	 * What the bytes of a file to come were before, or a line that is overwritten as a
+	 * whole: the newest. What is seen of it is a mix that no checksum fits, or that nobody
+	 * can know of.
+	 */
+	if (q->store && (q->whole || q->off >= DATA_START))
+		return 0;
+	a = !q->store && in_super(q->off) ? ask_of_unit(q) : world_ask(q->answers, false);
 	if (world_tracing) {
 		char name[64];
 
@@ -1461,7 +1504,6 @@ static void recovery(void)
 		oracle_same();
 		oracle_fsck(1);
 		oracle_probe();
-		oracle_fsck(2);
 	}
 	in_kernel--;
 }
@@ -1492,7 +1534,6 @@ static void going_on(void)
 	oracle_fsck(3);
 	everything_crashes();
 	oracle_mount(0);
-	oracle_fsck(3);
 	in_kernel--;
 }
 
@@ -1554,13 +1595,6 @@ static void prepare(enum world_start which)
 		sim_evict(sim, h, 0, DEVICE);
 }
 
-static bool answering;			/* questions go to explore.c */
-
-static unsigned int on_question_or_not(void *arg, const struct sim_question *q)
-{
-	return answering ? on_question(arg, q) : 0;
-}
-
 int world_init(void)
 {
 	user_arena.base = malloc(user_arena.size);
@@ -1574,7 +1608,7 @@ int world_init(void)
 		if (!process[i].stack)
 			return -ENOMEM;
 	}
-	sim_choose(sim, on_question_or_not, NULL);
+	sim_choose(sim, on_question, NULL);
 	sim_step(sim, on_step, NULL);
 	for (int i = 0; i < WORLD_STARTS; i++) {
 		kernel_arena.top = 0;
@@ -1591,7 +1625,6 @@ int world_init(void)
 		start[i].random = random_count;
 		memcpy(start[i].world, &w, sizeof(w));
 	}
-	answering = true;
 	return 0;
 }
 

@@ -27,7 +27,7 @@ enum world_start {
 };
 
 /* An operation is a letter. */
-#define WORLD_OPS "KdcpsMmlLuUxX"
+#define WORLD_OPS "dcpsMmlLuUxXK"
 const char *world_op_text(char op);
 
 /* ---- what explore.c provides ---- */
