@@ -35,7 +35,8 @@ int tarn_line_read(struct tarn_media *m, const struct tarn_super *sb, uint64_t o
 {
 	for (int i = 0; i < LINE_TRIES; i++) {
 		uint32_t crc;
-		int ret = tarn_media_fetch(m, off, line, TARNFS_LINE);
+		int ret = TARN_PLANTED(LINES_CACHED) ? tarn_media_read(m, off, line, TARNFS_LINE) :
+						       tarn_media_fetch(m, off, line, TARNFS_LINE);
 
 		if (ret)
 			return ret;
@@ -111,13 +112,18 @@ static int identity_store(struct tarn_media *m, const struct tarn_super *sb, uin
 			  const struct tarn_identity *id)
 {
 	struct tarnfs_identity raw;
+	uint64_t off;
 	int ret;
 
 	tarn_identity_encode(&raw, id, page, sb->uuid);
-	ret = tarn_media_store(m, tarn_line_off(sb, page, TARNFS_LINE_IDENTITY), &raw, sizeof(raw));
+	off = tarn_line_off(sb, page, TARNFS_LINE_IDENTITY);
+	ret = TARN_PLANTED(CLAIM_AT_ONCE) ? tarn_media_write(m, off, &raw, sizeof(raw)) :
+					    tarn_media_store(m, off, &raw, sizeof(raw));
 	if (!ret)
 		ret = tarn_media_store(m, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY),
 				       &raw, sizeof(raw));
+	if (!ret && TARN_PLANTED(CLAIM_AT_ONCE))
+		ret = tarn_media_store(m, off, &raw, sizeof(raw));
 	return ret;
 }
 
@@ -516,7 +522,8 @@ int tarn_own_nonce(struct tarn_media *m, const struct tarn_super *sb,
 				 " and 0x%" PRIx64 " (mirror)",
 				 claim->page, tarn_line_off(sb, claim->page, TARNFS_LINE_IDENTITY),
 				 tarn_mirror_line_off(sb, claim->page, TARNFS_LINE_IDENTITY));
-	if (id.state != TARNFS_PAGE_CLAIMED || id.nonce != claim->nonce) {
+	if ((id.state != TARNFS_PAGE_CLAIMED || id.nonce != claim->nonce) &&
+	    !TARN_PLANTED(NONCE_IGNORED)) {
 		char uuid[37];
 
 		tarn_uuid_text(uuid, id.host_uuid);
@@ -532,7 +539,7 @@ int tarn_claim_check(struct tarn_media *m, const struct tarn_super *sb,
 	struct tarn_identity in_page, in_mirror;
 	uint64_t mirror_off = tarn_mirror_line_off(sb, claim->page, TARNFS_LINE_IDENTITY);
 	struct tarnfs_identity raw, raw_mirror;
-	int ret = tarn_own_nonce(m, sb, claim, err);
+	int ret = TARN_PLANTED(CLAIM_NO_CHECK) ? 0 : tarn_own_nonce(m, sb, claim, err);
 
 	if (ret)
 		return ret;
@@ -567,7 +574,8 @@ int tarn_claim_take(struct tarn_media **media, const struct tarn_super *sb,
 	int ret;
 
 	for (int tries = 0; tries < TARN_CLAIM_TRIES; tries++) {
-		ret = tarn_claim_choose(*media, sb, id, wanted, &page, &again, &settle, err);
+		ret = tries && TARN_PLANTED(CLAIM_RETRY_ON_COPY) ? 0 :
+		      tarn_claim_choose(*media, sb, id, wanted, &page, &again, &settle, err);
 		if (!ret)
 			ret = steps->ready(arg, page, err);
 		if (ret)
