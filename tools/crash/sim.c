@@ -31,6 +31,7 @@ struct node {			/* a content */
 	uint64_t hash;
 	uint32_t next;		/* the newer one of the same list */
 	uint32_t number;	/* counts the contents of one host in one line; never 0 */
+	bool garbage;		/* see sim_garbage() */
 };
 
 struct copy {			/* what one host has of a line */
@@ -88,6 +89,8 @@ struct sim {
 	void *choose_arg;
 	sim_step_fn step;
 	void *step_arg;
+	sim_garbage_fn garbage;
+	void *garbage_arg;
 	bool descending;
 	bool storing, whole;	/* look() is for a store, of a write that has all of the line */
 };
@@ -133,12 +136,21 @@ static uint32_t new_node(struct sim *s, const uint64_t *word)
 	n->hash = hash_words(n->word);
 	n->next = NONE;
 	n->number = 0;
+	n->garbage = false;
 	return s->st.nr_nodes++;
+}
+
+static void judge(struct sim *s, const struct line *l, uint32_t n)
+{
+	s->node[n].garbage = s->garbage &&
+			     s->garbage(s->garbage_arg, l->number * TARNFS_LINE,
+					(const uint8_t *)s->node[n].word);
 }
 
 static bool same(const struct sim *s, uint32_t a, uint32_t b)
 {
-	return a == b || (s->node[a].hash == s->node[b].hash &&
+	return a == b || (s->node[a].garbage && s->node[b].garbage) ||
+	       (s->node[a].hash == s->node[b].hash &&
 			  !memcmp(s->node[a].word, s->node[b].word, TARNFS_LINE));
 }
 
@@ -150,6 +162,7 @@ static uint32_t history_add(struct sim *s, struct line *l, const uint64_t *word)
 	if (!memcmp(s->node[l->newest].word, word, TARNFS_LINE))
 		return l->newest;
 	n = new_node(s, word);
+	judge(s, l, n);
 	s->node[l->newest].next = n;
 	l->newest = n;
 	return n;
@@ -194,6 +207,7 @@ static void list_add_content(struct sim *s, struct line *l, unsigned int host,
 	    !memcmp(s->node[c->tail].word, word, TARNFS_LINE))
 		return;
 	n = new_node(s, word);
+	judge(s, l, n);
 	s->node[n].number = ++c->numbers;
 	if (c->tail == NONE)
 		c->head = n;
@@ -856,14 +870,19 @@ unsigned int sim_readable(const struct sim *s, unsigned int host, uint64_t off,
 	return copy_out(s, &to, out, max);
 }
 
+static uint64_t hash_node(const struct sim *s, uint32_t n)
+{
+	return s->node[n].garbage ? 0x67617262 : s->node[n].hash;
+}
+
 static uint64_t hash_list(const struct sim *s, uint64_t h, uint32_t first, uint32_t last)
 {
 	uint64_t before = 0;
 
 	for (uint32_t i = first; i != NONE; i = s->node[i].next) {
-		if (s->node[i].hash != before || i == first)
-			h = mix(h, s->node[i].hash);
-		before = s->node[i].hash;
+		if (hash_node(s, i) != before || i == first)
+			h = mix(h, hash_node(s, i));
+		before = hash_node(s, i);
 		if (i == last)
 			break;
 	}
@@ -878,7 +897,7 @@ static uint64_t hash_line(const struct sim *s, const struct line *l, bool memory
 	if (memory_only) {
 		if (!l->dirty && !memcmp(s->node[l->newest].word, zeros, sizeof(zeros)))
 			return 0;
-		h = mix(h, s->node[l->newest].hash);
+		h = mix(h, hash_node(s, l->newest));
 		for (unsigned int o = 0; l->dirty && o < SIM_HOSTS; o++)
 			if (l->dirty >> o & 1)
 				h = hash_list(s, mix(h, o), l->copy[o].head, l->copy[o].tail);
@@ -1034,6 +1053,7 @@ void sim_fill(struct sim *s, uint64_t off, const void *buf, size_t len)
 			broken("sim_fill() of a line that was stored to");
 		memcpy((uint8_t *)node->word + in, from, n);
 		node->hash = hash_words(node->word);
+		judge(s, l, l->oldest);
 		from += n;
 		off += n;
 		len -= n;
@@ -1049,6 +1069,12 @@ void sim_choose(struct sim *s, sim_choose_fn fn, void *arg)
 {
 	s->choose = fn;
 	s->choose_arg = arg;
+}
+
+void sim_garbage(struct sim *s, sim_garbage_fn fn, void *arg)
+{
+	s->garbage = fn;
+	s->garbage_arg = arg;
 }
 
 void sim_step(struct sim *s, sim_step_fn fn, void *arg)

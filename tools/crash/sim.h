@@ -95,6 +95,14 @@ typedef unsigned int (*sim_choose_fn)(void *arg, const struct sim_question *q);
 /* NULL: the answer is 0. */
 void sim_choose(struct sim *s, sim_choose_fn fn, void *arg);
 
+/*
+ * Which contents are all the same to whoever reads them: those that no checksum fits. They count
+ * as equal from then on, the oldest standing for all. Asked once for each content, when it is
+ * stored. NULL: none.
+ */
+typedef bool (*sim_garbage_fn)(void *arg, uint64_t off, const uint8_t line[TARNFS_LINE]);
+void sim_garbage(struct sim *s, sim_garbage_fn fn, void *arg);
+
 /* ---- steps ---- */
 
 enum sim_op {

@@ -531,6 +531,36 @@ static unsigned int on_question(void *arg, const struct sim_question *q)
 	return a;
 }
 
+static bool line_fits(const uint8_t line[TARNFS_LINE], const uint8_t uuid[16])
+{
+	static const uint8_t zero[4];
+	uint32_t crc = tarn_crc32c(tarn_crc32c(tarn_crc32c(0, uuid, 16), line, TARNFS_LINE - 4), zero, 4),
+		 stored;
+
+	memcpy(&stored, line + TARNFS_LINE - 4, 4);
+	return le32toh(stored) == crc;
+}
+
+/*
+ * A line of a host page that has a checksum, and it fits under no uuid that there is: whoever
+ * reads it learns that it is bad, and looks at nothing else of it.
+ */
+static bool on_garbage(void *arg, uint64_t off, const uint8_t line[TARNFS_LINE])
+{
+	uint64_t in = off - (off < TARNFS_MIRROR_OFF ? TARNFS_HOSTS_OFF : TARNFS_MIRROR_OFF);
+
+	(void)arg;
+	if (off < TARNFS_HOSTS_OFF || in >= HOSTS * TARNFS_HOST_STRIDE ||
+	    in % TARNFS_HOST_STRIDE / TARNFS_LINE > TARNFS_LINE_QUIESCE)
+		return false;
+	if (tarn_all_zero(line, TARNFS_LINE) || line_fits(line, w.now.uuid))
+		return false;
+	for (unsigned int i = 0; i < w.making; i++)
+		if (line_fits(line, w.next[i].uuid))
+			return false;
+	return true;
+}
+
 /* ---- the kernel as a process sees it ------------------------------------- */
 
 static struct process *to_process(struct tarn_kernel *k)
@@ -1610,6 +1640,7 @@ int world_init(void)
 	}
 	sim_choose(sim, on_question, NULL);
 	sim_step(sim, on_step, NULL);
+	sim_garbage(sim, on_garbage, NULL);
 	for (int i = 0; i < WORLD_STARTS; i++) {
 		kernel_arena.top = 0;
 		random_count = 0;
