@@ -80,9 +80,16 @@ static void claim_order(void **state)
 	assert_ops(h[1].r,
 		   "fetch page1.identity\n" "fetch mirror1.identity\n"
 		   "write page1.window 320\n" "writeback page1.window 320\n" "fence\n"
-		   "write page1.identity\n" "writeback page1.identity\n" "fence\n"
-		   "write mirror1.identity\n" "writeback mirror1.identity\n" "fence\n");
+		   "write page1.identity\n" "writeback page1.identity\n" "fence\n");
 	assert_false(h[1].s.claim.again);
+	/* it was free: the mirror only once it is this host's for sure */
+	assert_int_equal(tarn_claim_check(h[1].s.media, &sb, &h[1].s.claim, &err), 0);
+	assert_ops(h[1].r, "fetch page1.identity\n"
+			   "fetch page1.identity\n"
+			   "fetch mirror1.identity\n"
+			   "write mirror1.identity\n"
+			   "writeback mirror1.identity\n"
+			   "fence\n");
 	assert_int_equal(tarn_claim_check(h[1].s.media, &sb, &h[1].s.claim, &err), 0);
 	assert_ops(h[1].r, "fetch page1.identity\n"
 			   "fetch page1.identity\n"

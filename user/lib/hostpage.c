@@ -107,6 +107,15 @@ int tarn_identity_read(struct tarn_media *m, const struct tarn_super *sb, uint16
 	return 0;
 }
 
+static int page_identity_store(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
+			       const struct tarn_identity *id)
+{
+	struct tarnfs_identity raw;
+
+	tarn_identity_encode(&raw, id, page, sb->uuid);
+	return tarn_media_store(m, tarn_line_off(sb, page, TARNFS_LINE_IDENTITY), &raw, sizeof(raw));
+}
+
 /* The page first: a reader that finds it torn takes the mirror, which still says what was. */
 static int identity_store(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
 			  const struct tarn_identity *id)
@@ -498,7 +507,14 @@ int tarn_claim_write(struct tarn_media *m, const struct tarn_super *sb,
 		ret = control_settle(m, sb, page);
 	if (!ret)
 		ret = lines_clear(m, sb, page, claim->nonce, id->node_name);
-	if (!ret)
+	/*
+	 * Of a page that was free the mirror follows when the claim still stands after the wait
+	 * (tarn_claim_check): another host may write this very page meanwhile, and if both crash
+	 * then, one copy is whole.
+	 */
+	if (!ret && was.state == TARNFS_PAGE_FREE)
+		ret = page_identity_store(m, sb, page, &now);
+	else if (!ret)
 		ret = identity_store(m, sb, page, &now);
 	if (ret)
 		return tarn_fail(err, -ret,
@@ -543,7 +559,7 @@ int tarn_claim_check(struct tarn_media *m, const struct tarn_super *sb,
 
 	if (ret)
 		return ret;
-	/* Two hosts that raced for the page may have left the loser's mirror. */
+	/* A new claim has not written it yet; an old one may have left another host's there. */
 	ret = tarn_identity_copy(m, sb, tarn_line_off(sb, claim->page, TARNFS_LINE_IDENTITY),
 			    claim->page, &in_page);
 	if (ret)
