@@ -20,7 +20,8 @@ struct choice {
 
 static struct choice choice[DEPTH];
 static unsigned int depth, given, at;	/* made; of them from before; where this run is */
-static bool exploring, walking;
+static bool exploring;
+bool world_random;
 static uint64_t walk_state;
 
 static uint64_t runs, states;
@@ -68,7 +69,7 @@ unsigned int world_ask(unsigned int n, bool rare)
 	}
 	choice[at].n = (uint16_t)n;
 	choice[at].value = 0;
-	if (walking && (!rare || walk_random() % 40 == 0))
+	if (world_random && (!rare || walk_random() % 40 == 0))
 		choice[at].value = (uint16_t)(walk_random() % n);
 	depth = at + 1;
 	return choice[at++].value;
@@ -121,7 +122,7 @@ static void seen_grow(void)
 bool world_seen(uint64_t hash)
 {
 	/* another answer after this very state: it is under way */
-	if (at < given || walking || world_tracing)
+	if (at < given || world_random || world_tracing)
 		return false;
 	if (seen_add(hash))
 		return true;

@@ -47,6 +47,7 @@ struct copy {			/* what one host has of a line */
 struct line {
 	uint64_t number;
 	uint32_t oldest, newest;	/* history */
+	uint32_t looked;		/* what could have been had at a look that got an older one */
 	uint8_t dirty, lost;		/* masks of hosts with a list */
 	struct copy copy[SIM_HOSTS];
 };
@@ -232,6 +233,7 @@ static struct line *keep(struct sim *s, uint64_t number)
 	memset(l, 0, sizeof(*l));
 	l->number = number;
 	l->oldest = l->newest = new_node(s, zeros);
+	l->looked = NONE;
 	for (unsigned int h = 0; h < SIM_HOSTS; h++) {
 		l->copy[h] = (struct copy){ .low = l->oldest, .head = NONE, .tail = NONE };
 		if (!s->st.zeros || !zero_bit(s, h, number))
@@ -267,12 +269,14 @@ static void list_clear(struct line *l, unsigned int host)
 
 /* ---- questions ---- */
 
-static unsigned int ask(struct sim *s, enum sim_what what, unsigned int host, unsigned int other,
-			const struct line *l, unsigned int answers)
+/* before: the answer that an earlier look got, if any is meant */
+static unsigned int ask_again(struct sim *s, enum sim_what what, unsigned int host,
+			      unsigned int other, const struct line *l, unsigned int answers,
+			      bool again, unsigned int before)
 {
 	struct sim_question q = {
 		.what = what, .store = s->storing, .whole = s->storing && s->whole, .host = host, .other = other, .off = l->number * TARNFS_LINE,
-		.answers = answers,
+		.answers = answers, .again = again, .before = before,
 	};
 	unsigned int answer;
 
@@ -282,6 +286,12 @@ static unsigned int ask(struct sim *s, enum sim_what what, unsigned int host, un
 	if (answer >= answers)
 		broken("an answer out of range");
 	return answer;
+}
+
+static unsigned int ask(struct sim *s, enum sim_what what, unsigned int host, unsigned int other,
+			const struct line *l, unsigned int answers)
+{
+	return ask_again(s, what, host, other, l, answers, false, 0);
 }
 
 /*
@@ -400,6 +410,8 @@ static uint32_t look(struct sim *s, struct line *l, unsigned int host)
 {
 	static struct answers to;	/* questions do not come back here */
 	struct copy *c = &l->copy[host];
+	uint32_t newest;
+	unsigned int before;
 	struct answer a;
 
 	/* the usual cases: nobody has anything newer */
@@ -410,7 +422,12 @@ static uint32_t look(struct sim *s, struct line *l, unsigned int host)
 	if (l->lost && (c->after || c->lost))
 		decide(s, l, host);
 	readable(s, l, host, &to);
-	a = to.a[ask(s, SIM_READ, host, 0, l, to.count)];
+	newest = to.a[0].node;
+	for (before = 0; before + 1 < to.count && !same(s, to.a[before].node, l->newest);)
+		before++;
+	a = to.a[ask_again(s, SIM_READ, host, 0, l, to.count, l->looked == newest, before)];
+	if (a.node != newest)
+		l->looked = newest;
 	if (a.host == (int)host)
 		return a.node;
 	if (a.host < 0) {

@@ -89,6 +89,12 @@ struct sim_question {
 	uint64_t off;		/* of the line */
 	bool store;		/* asked because of a store to the line ... */
 	bool whole;		/* ... by a write of all of it */
+	/*
+	 * Somebody has looked before, when the newest answer was there already, and got an older
+	 * one. Another answer than `before` means that the line is evicted between the two looks.
+	 */
+	bool again;
+	unsigned int before;
 	unsigned int answers;	/* 0..answers - 1, at least 2 */
 };
 typedef unsigned int (*sim_choose_fn)(void *arg, const struct sim_question *q);

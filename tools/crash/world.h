@@ -37,6 +37,8 @@ unsigned int world_ask(unsigned int n, bool rare);
 /* What happens next is kept by explore.c, if it traces. */
 void world_trace(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 extern bool world_tracing;
+/* Runs are random ones: no bound but time. */
+extern bool world_random;
 /*
  * Has a state with this number been seen before in this search? Then the same
  * follows as then, and this run may end.
