@@ -870,7 +870,9 @@ static int do_append(struct process *p, struct tarn_err *err)
 		for (uint64_t j = 0; j < sizeof(bytes); j++)
 			bytes[j] = pattern(b->entry[i].name, j);
 		/* write(2), fsync(2) */
-		ret = tarn_media_store(m, news[i].item.off, bytes, sizeof(bytes));
+		ret = TARN_PLANTED(CP_NO_FSYNC) ?
+			      tarn_media_write(m, news[i].item.off, bytes, sizeof(bytes)) :
+			      tarn_media_store(m, news[i].item.off, bytes, sizeof(bytes));
 	}
 	if (!ret)
 		ret = tarn_commit(&p->s, &r, err);
