@@ -30,12 +30,14 @@
 	      "hosts: another attempt reads all host pages again") \
 	FAULT(CLAIM_NO_CHECK, "claim-no-check", "section 5", \
 	      "hosts: a claim counts when it still stands after the wait") \
+	FAULT(CLAIM_DIRTY, "claim-dirty", "section 5", \
+	      "hosts: a claim is in memory when the wait begins") \
 	FAULT(CLAIM_AT_ONCE, "claim-at-once", "section 5", \
 	      "hosts: the mirror follows when the page is in memory: one of them is whole") \
 	FAULT(NONCE_IGNORED, "nonce-ignored", "section 5", \
-	      "hosts: the own nonce is read again before each append and replay") \
-	FAULT(APPEND_NO_LOCK, "append-no-lock", "section 2", \
-	      "append: one process of a host appends at a time") \
+	      "hosts: the own nonce is looked at after a claim, and before each append and replay") \
+	FAULT(APPEND_LOCK_LET_GO, "append-lock-let-go", "section 2", \
+	      "append: the append lock is held from the replay on") \
 	FAULT(APPEND_NO_CHECK, "append-no-check", "section 2", \
 	      "append: the kernel has checked a batch before it is written") \
 	FAULT(APPEND_RECORDS_DIRTY, "append-records-dirty", "section 2", \
@@ -49,8 +51,6 @@
 	FAULT(APPEND_COMMIT_TWICE, "append-commit-twice", "section 2", \
 	      "append: a batch is one commit") \
 	FAULT(APPEND_COMMIT_DIRTY, "append-commit-dirty", "section 2", \
-	      "append: the commit word is written back") \
-	FAULT(APPEND_COMMIT_NO_FENCE, "append-commit-no-fence", "section 2", \
 	      "append: the own commit word is acted on when it is in memory") \
 	FAULT(APPEND_APPLY_FIRST, "append-apply-first", "section 2", \
 	      "append: nothing is visible before it is committed") \
