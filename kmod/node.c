@@ -1138,6 +1138,8 @@ static int tarn_op_create(struct tarn_tree *tree, const struct tarnfs_op *op, co
 		return -ENOMEM;
 	node->parent = parent ? parent : node;
 	node->size = op->size;
+	if (TARN_PLANTED(MADE_EVERYWHERE))
+		node->flags = TARN_NODE_MADE_HERE;
 	err = tarn_node_set_name(node, name, op->name_len);
 	if (err)
 		goto out_free;

@@ -11,10 +11,9 @@
 #include <string.h>
 
 static const struct {
-	const char *name, *rule;
-	int section;
+	const char *name, *section, *rule;
 } faults[TARN_FAULTS_END] = {
-#define ENTRY(name, text, section, rule)	[TARN_FAULT_##name] = { text, rule, section },
+#define ENTRY(name, text, section, rule)	[TARN_FAULT_##name] = { text, section, rule },
 	TARN_FAULTS(ENTRY)
 #undef ENTRY
 };
@@ -49,7 +48,7 @@ const char *tarn_fault_rule(enum tarn_fault fault)
 	return faults[fault].rule;
 }
 
-int tarn_fault_section(enum tarn_fault fault)
+const char *tarn_fault_section(enum tarn_fault fault)
 {
 	return faults[fault].section;
 }

@@ -219,6 +219,9 @@ static struct {
 	unsigned int evictions;		/* that may still be seen between two looks at a line */
 	bool raced;			/* two hosts were claiming a page at once */
 	unsigned int locked, page_locked;	/* masks of hosts */
+	/* a takeover has begun, for good; has read where the old log ends: at this seq */
+	bool sealing, taken;
+	uint64_t taken_seq;
 } w;
 
 static struct process process[PROCESSES];
@@ -877,7 +880,9 @@ static int do_append(struct process *p, struct tarn_err *err)
 		for (uint64_t j = 0; j < sizeof(bytes); j++)
 			bytes[j] = pattern(b->entry[i].name, j);
 		/* write(2), fsync(2) */
-		ret = tarn_media_store(m, news[i].item.off, bytes, sizeof(bytes));
+		ret = TARN_PLANTED(CP_NO_FSYNC) ?
+			      tarn_media_write(m, news[i].item.off, bytes, sizeof(bytes)) :
+			      tarn_media_store(m, news[i].item.off, bytes, sizeof(bytes));
 	}
 	if (!ret)
 		ret = tarn_commit(&p->s, &r, err);
@@ -1025,6 +1030,83 @@ static int do_umount(struct process *p, struct tarn_err *err)
 	return ret;
 }
 
+static int last_seq(void *arg, const struct tarn_rec *rec)
+{
+	if (!(rec->flags & TARNFS_RECORD_CKPT))
+		*(uint64_t *)arg = rec->seq;
+	return 0;
+}
+
+/*
+ * The beginning of a takeover, by the operator's word that the master is off, while it is paused
+ * in truth: seal, scan, read where its log ends. From then on whatever is not in there counts
+ * for nothing, so nobody may say or apply more. (The library cannot take over yet, but has to
+ * keep to what a newer one does.) Nothing follows it: the log stays sealed.
+ */
+static int do_takeover(struct process *p, struct tarn_err *err)
+{
+	struct tarn_control control = { .state = TARNFS_CONTROL_SEALING };
+	struct tarnfs_control raw;
+	struct tarn_current cur, now;
+	struct tarn_session *s = &p->s;
+	uint32_t pos = TARNFS_LOG_HEADER_UNITS;
+	struct tarn_log log;
+	uint16_t page;
+	uint64_t seq;
+	int ret;
+
+	session_begin(p);
+	page = s->claim.page;
+	ret = tarn_scan(s->media, &s->sb, &cur, NULL, err);
+	if (ret)
+		return ret;
+	control.generation = cur.generation + 1;
+	control.area_off = s->sb.area[1].off;
+	control.area_len = s->sb.area[1].len;
+	tarn_control_encode(&raw, &control, page, s->sb.uuid);
+	w.sealing = true;
+	ret = tarn_media_store(s->media, tarn_line_off(&s->sb, page, TARNFS_LINE_CONTROL), &raw,
+			       sizeof(raw));
+	if (!ret)
+		ret = tarn_media_store(s->media, tarn_mirror_line_off(&s->sb, page,
+								      TARNFS_LINE_CONTROL),
+				       &raw, sizeof(raw));
+	if (!ret)
+		ret = tarn_scan(s->media, &s->sb, &now, NULL, err);
+	if (!ret)
+		ret = tarn_log_open(&log, s->media, &s->sb, &cur, err);
+	if (ret)
+		return ret;
+	seq = log.base_seq;
+	ret = tarn_log_walk(&log, s->media, &pos, last_seq, &seq, err);
+	if (!ret) {
+		w.taken = true;
+		w.taken_seq = seq;
+	}
+	return ret;
+}
+
+static void check_taken(void)
+{
+	for (unsigned int h = 0; w.taken && h < HOSTS; h++) {
+		uint64_t seq = w.host[h].kernel ? testkernel_tree(w.host[h].kernel)->seq : 0;
+
+		if (seq > w.taken_seq)
+			wrong("host %u has applied seq %" PRIu64 " of a log that the takeover ended at "
+			      "%" PRIu64, h, seq, w.taken_seq);
+	}
+}
+
+/* A host page is one host's. */
+static void check_pages(unsigned int h)
+{
+	for (unsigned int o = 0; o < HOSTS; o++)
+		if (o != h && w.host[o].kernel && !memcmp(w.host[o].sb.uuid, w.host[h].sb.uuid, 16) &&
+		    testkernel_tree(w.host[o].kernel)->page == testkernel_tree(w.host[h].kernel)->page)
+			wrong("hosts %u and %u have both taken host page %u", h, o,
+			      testkernel_tree(w.host[h].kernel)->page);
+}
+
 /* ---- operations ---------------------------------------------------------- */
 
 const char *world_op_text(char op)
@@ -1043,6 +1125,7 @@ const char *world_op_text(char op)
 	case 'U': return "umount (master)";
 	case 'x': return "kill";
 	case 'X': return "host crash";
+	case 'T': return "takeover (begun)";
 	default: return "?";
 	}
 }
@@ -1068,7 +1151,9 @@ static bool op_possible(char op)
 {
 	switch (op) {
 	case 'K':	/* --force --hosts-fenced; the local mount is exclusive */
-		return !busy(0);
+		return !busy(0) && !w.sealing;
+	case 'T':
+		return w.host[0].kernel && w.host[1].kernel && !w.sealing;
 	case 'd': case 'c': case 'p': case 's': case 'L':
 		return w.host[0].kernel;
 	case 'U':	/* busy otherwise */
@@ -1155,6 +1240,8 @@ static void op_done(struct process *p, int ret, const struct tarn_err *err)
 	 */
 	if (ret == -EUSERS && w.raced)
 		return;
+	if (ret && w.sealing)
+		return;
 	if (ret && (p->op == 'K' || !no_fs))
 		wrong("%s of host %u fails for no reason: %s (%s)", world_op_text(p->op), p->host,
 		      err->text, strerror(-ret));
@@ -1164,8 +1251,11 @@ static void op_done(struct process *p, int ret, const struct tarn_err *err)
 		adopt(w.next[w.making - 1].uuid);
 	else if (p->op == 'M' || p->op == 'm')
 		adopt(w.host[p->host].sb.uuid);
-	if (w.host[p->host].kernel)
+	if (w.host[p->host].kernel && p->op != 'T') {
+		check_pages(p->host);
 		check_host(p->host, p->begun);
+	}
+	check_taken();
 }
 
 static void process_main(int number)
@@ -1190,6 +1280,9 @@ static void process_main(int number)
 	case 'u': case 'U':
 		ret = do_umount(p, &err);
 		break;
+	case 'T':
+		ret = do_takeover(p, &err);
+		break;
 	}
 	op_done(p, ret, &err);
 	process_leave(p);
@@ -1205,7 +1298,7 @@ static void op_begin(char op)
 	if (!p)
 		leave(WORLD_PRUNED);
 	p->op = op;
-	p->host = op == 'm' ? next_client() : op == 'l' || op == 'u' ? 1 : 0;
+	p->host = op == 'm' ? next_client() : op == 'l' || op == 'u' || op == 'T' ? 1 : 0;
 	p->waiting = READY;
 	p->fresh = p->news = true;
 	p->real = NULL;
@@ -1482,6 +1575,20 @@ static void oracle_probe(void)
 	oracle_same();
 }
 
+/* The same names again: refused, and nothing of it is in the log. */
+static void oracle_refused(void)
+{
+	struct batch again = w.now.batch[w.now.count - 1];
+	struct process *p = as(0);
+	struct tarn_err err = { "" };
+	int ret;
+
+	p->batch = &again;
+	ret = do_append(p, &err);
+	if (ret != -EEXIST)
+		wrong("in the end a cp of what is there returns %d: %s", ret, err.text);
+}
+
 static uint64_t model_hash(const struct model *m)
 {
 	uint64_t h = m->there;
@@ -1498,6 +1605,7 @@ static uint64_t expectation_hash(void)
 {
 	uint64_t h = mix(model_hash(&w.now), w.making);
 
+	h = mix(mix(h, w.sealing + 2U * w.taken), w.taken_seq);
 	for (unsigned int i = 0; i < w.making; i++)
 		h = mix(h, model_hash(&w.next[i]));
 	return h;
@@ -1576,6 +1684,7 @@ static void going_on(void)
 			oracle_logplay(h);
 	oracle_same();
 	oracle_probe();
+	oracle_refused();
 	oracle_fsck(3);
 	everything_crashes();
 	oracle_mount(0);
@@ -1701,7 +1810,9 @@ enum world_end world_run(enum world_start which, const char *sequence)
 	if (!setjmp(leave_env)) {
 		schedule();
 		/* the end of all operations is a point like others */
-		if (*ops == '!' || world_ask(2, false)) {
+		if (w.sealing) {
+			check_taken();
+		} else if (*ops == '!' || world_ask(2, false)) {
 			world_trace("-- all hosts are down");
 			everything_crashes();
 			recovery();

@@ -27,7 +27,7 @@ enum world_start {
 };
 
 /* An operation is a letter. */
-#define WORLD_OPS "dcpsMmlLuUxXK"
+#define WORLD_OPS "dcpsMmlLuUxXTK"
 const char *world_op_text(char op);
 
 /* ---- what explore.c provides ---- */

@@ -496,7 +496,7 @@ static int write_commit(const struct tarn_session *s, uint64_t off, uint32_t uni
 	}
 	if (!ret && !TARN_PLANTED(APPEND_COMMIT_DIRTY))
 		ret = tarn_media_writeback(s->media, off, TARNFS_LINE);
-	if (!ret && !TARN_PLANTED(APPEND_COMMIT_NO_FENCE))
+	if (!ret)
 		ret = tarn_media_fence(s->media);
 	return ret;
 }
@@ -579,6 +579,10 @@ static int commit_locked(struct batch *b, struct tarn_session *s, struct tarn_re
 	int ret = prepare(b, s, r, err);
 	uint32_t done;
 
+	if (TARN_PLANTED(APPEND_LOCK_LET_GO)) {
+		s->kernel->ops->unlock(s->kernel);
+		s->kernel->ops->lock(s->kernel);
+	}
 	if (!ret && TARN_PLANTED(APPEND_APPLY_FIRST))
 		ret = batch_apply(b, s, 0, &done);
 	if (!ret)
@@ -613,14 +617,13 @@ int tarn_commit(struct tarn_session *s, struct tarn_reservation *r, struct tarn_
 	struct tarn_kernel *k = s->kernel;
 	struct batch b = { 0 };
 	struct tarnfs_status st;
-	int ret = TARN_PLANTED(APPEND_NO_LOCK) ? 0 : k->ops->lock(k);
+	int ret = k->ops->lock(k);
 
 	r->fate = TARN_NOT_COMMITTED;
 	if (ret)
 		return tarn_fail(err, -ret, "append lock: %s", strerror(-ret));
 	ret = commit_locked(&b, s, r, err);
-	if (!TARN_PLANTED(APPEND_NO_LOCK))
-		k->ops->unlock(k);
+	k->ops->unlock(k);
 	batch_free(&b);
 	if (!ret && !k->ops->status(k, &st))
 		s->st = st;
