@@ -287,65 +287,282 @@ static bool search_length(unsigned int length, struct seed *s, uint64_t *sequenc
 	}
 }
 
-static int search(unsigned int max_ops)
+/* What to explore, and how far. */
+struct bounds {
+	unsigned int max_ops;
+	const char *ops;	/* one sequence alone, or NULL */
+	bool quiet;
+};
+
+static void search_begin(void)
 {
-	struct seed s = { .descending = false };
+	seen_reset();
+	runs = states = 0;
+}
+
+/* 0 when nothing was found; then *s is what was. */
+static int search(const struct bounds *b, struct seed *s)
+{
 	uint64_t sequences = 0;
 	double began = now();
 
-	for (unsigned int length = 1; length <= max_ops; length++) {
-		if (!search_length(length, &s, &sequences)) {
-			report(&s);
-			printf("explore: 1 counterexample after %" PRIu64 " runs, %" PRIu64
-			       " states\n", runs, states);
+	search_begin();
+	for (unsigned int length = 1; !b->ops && length <= b->max_ops; length++) {
+		if (!search_length(length, s, &sequences))
 			return 1;
-		}
+		if (b->quiet)
+			continue;
 		printf("up to %u operation%s: %" PRIu64 " sequences, %" PRIu64 " runs, %" PRIu64
 		       " distinct states to go on or recover from, 0 counterexamples, %.0f s\n",
 		       length, length == 1 ? "" : "s", sequences, runs, states, now() - began);
 		fflush(stdout);
 	}
-	printf("explore: 0 counterexamples\n");
+	for (s->start = 0; b->ops && s->start < WORLD_STARTS; s->start++) {
+		snprintf(s->ops, sizeof(s->ops), "%s", b->ops);
+		if (worth(s->ops, s->start) && !search_one(s))
+			return 1;
+	}
 	return 0;
+}
+
+static int search_and_say(const struct bounds *b)
+{
+	struct seed s = { .descending = false };
+	int ret = search(b, &s);
+
+	if (ret)
+		report(&s);
+	printf("explore: %d counterexample%s, %" PRIu64 " runs, %" PRIu64 " distinct states\n", ret,
+	       ret ? "" : "s", runs, states);
+	return ret;
+}
+
+/* Random operations and answers, beyond all bounds. */
+static int walk(double seconds, uint64_t from)
+{
+	static const char letters[] = WORLD_OPS;
+	struct seed s = { .start = WORLD_RAW };
+	double end = now() + seconds;
+	uint64_t fine = 0;
+
+	search_begin();
+	world_random = true;
+	walk_state = from * 2 + 1;
+	while (now() < end) {
+		unsigned int length = 3 + (unsigned int)(walk_random() % 6);
+		enum world_end how;
+
+		s.start = walk_random() % 8 ? WORLD_MADE : WORLD_RAW;
+		s.descending = walk_random() % 2;
+		for (unsigned int i = 0; i < length; i++)
+			s.ops[i] = letters[walk_random() % (sizeof(letters) - 1)];
+		if (s.start == WORLD_RAW)
+			s.ops[0] = 'K';
+		s.ops[length] = '\0';
+		depth = given = 0;
+		how = run(&s);
+		if (how == WORLD_WRONG) {
+			report(&s);
+			printf("explore: 1 counterexample after %" PRIu64 " random runs from %" PRIu64
+			       "\n", runs, from);
+			return 1;
+		}
+		fine += how == WORLD_FINE;
+	}
+	printf("explore: 0 counterexamples in %" PRIu64 " random runs from %" PRIu64
+	       ", %" PRIu64 " of them to the end\n", runs, from, fine);
+	return 0;
+}
+
+static int replay(const char *text)
+{
+	enum world_end end;
+	struct seed s;
+
+	if (seed_parse(&s, text)) {
+		fprintf(stderr, "explore: '%s' is not a seed (START:OPERATIONS:up|down:ANSWERS)\n",
+			text);
+		return 2;
+	}
+	world_tracing = true;
+	given = depth;
+	end = run(&s);
+	printf("explore: %s\n", end == WORLD_WRONG ? world_fault() :
+		end == WORLD_FINE ? "nothing is wrong at the end of this run" :
+				    "an operation was not possible in this run");
+	return end == WORLD_WRONG;
+}
+
+#ifdef TARN_PLANT
+static int fault(enum tarn_fault f, const struct bounds *b)
+{
+	struct bounds quiet = *b;
+	struct seed s = { .descending = false };
+	double began = now();
+	int found;
+
+	quiet.quiet = true;
+	tarn_plant(f);
+	found = search(&quiet, &s);
+	tarn_plant(TARN_FAULT_NONE);
+	printf("%s %s: %" PRIu64 " runs, %" PRIu64 " states, %.1f s", found ? "found" : "NOT FOUND",
+	       tarn_fault_name(f), runs, states, now() - began);
+	if (found) {
+		printf(": %.160s\n  seed: ", world_fault());
+		seed_print(&s);
+	} else {
+		printf("\n");
+	}
+	fflush(stdout);
+	return !found;
+}
+
+static int faults(const char *name, const struct bounds *b)
+{
+	int bad = 0, count = 0;
+
+	for (int f = TARN_FAULT_NONE + 1; f < TARN_FAULTS_END; f++) {
+		if (name && strcmp(name, tarn_fault_name((enum tarn_fault)f)))
+			continue;
+		count++;
+		bad += fault((enum tarn_fault)f, b);
+	}
+	if (!count) {
+		fprintf(stderr, "explore: there is no planted fault '%s'\n", name);
+		return 2;
+	}
+	printf("explore: %d of %d planted faults found\n", count - bad, count);
+	return bad != 0;
+}
+#else
+static int faults(const char *name, const struct bounds *b)
+{
+	(void)name;
+	(void)b;
+	fprintf(stderr, "explore: built without planted faults: make PLANT=1\n");
+	return 2;
+}
+#endif
+
+static void usage(void)
+{
+	printf("Usage: explore [--max-ops N] [--ops SEQUENCE] [-v]\n"
+	       "       explore --seconds S [--from NUMBER]\n"
+	       "       explore --faults | --fault NAME [--max-ops N]\n"
+	       "       explore --replay SEED [--planted NAME]\n"
+	       "\n"
+	       "  --max-ops N   all sequences of up to N operations, 1 to 4 (2)\n"
+	       "  --ops SEQ     that sequence alone, of these letters:\n");
+	for (const char *op = WORLD_OPS; *op; op++)
+		printf("                %c %s\n", *op, world_op_text(*op));
+	printf("  --seconds S   random sequences and answers, up to 8 operations\n"
+	       "  --from N      where the random numbers begin (the time)\n"
+	       "  --replay SEED the run of a counterexample, step by step\n"
+	       "  --faults      each planted fault of user/lib/planted.h: is it found?\n"
+	       "  --fault NAME  that one alone\n"
+	       "  --planted NAME a planted fault that is there in --replay\n"
+	       "  -v            a line for each sequence\n"
+	       "\n"
+	       "Exit status: 0 no counterexample (with --faults: each was found), 1 a counterexample\n"
+	       "(a fault that was not found), 2 wrong usage, or it cannot run.\n");
+}
+
+static bool number(const char *text, uint64_t max, uint64_t *n)
+{
+	char *end;
+
+	errno = 0;
+	*n = strtoull(text, &end, 10);
+	return text[0] >= '0' && text[0] <= '9' && !*end && !errno && *n <= max;
 }
 
 int main(int argc, char **argv)
 {
-	enum { OPT_MAX = 256, OPT_REPLAY };
+	enum { MAX_OPS = 256, OPS, SECONDS, FROM, REPLAY, FAULTS, FAULT_, PLANTED };
 	static const struct option longs[] = {
-		{ "max-ops", required_argument, NULL, OPT_MAX },
-		{ "replay", required_argument, NULL, OPT_REPLAY },
-		{ "verbose", no_argument, NULL, 'v' },
+		{ "max-ops", required_argument, NULL, MAX_OPS },
+		{ "ops", required_argument, NULL, OPS },
+		{ "seconds", required_argument, NULL, SECONDS },
+		{ "from", required_argument, NULL, FROM },
+		{ "replay", required_argument, NULL, REPLAY },
+		{ "faults", no_argument, NULL, FAULTS },
+		{ "fault", required_argument, NULL, FAULT_ },
+		{ "planted", required_argument, NULL, PLANTED },
+		{ "help", no_argument, NULL, 'h' },
 		{ 0 }
 	};
-	unsigned int max_ops = 2;
-	const char *replay = NULL;
-	struct seed s;
+	struct bounds b = { .max_ops = 2 };
+	const char *seed = NULL, *name = NULL, *planted = NULL;
+	uint64_t n, seconds = 0, from = (uint64_t)time(NULL);
+	bool all_faults = false;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "v", longs, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "vh", longs, NULL)) != -1) {
 		switch (c) {
-		case OPT_MAX: max_ops = (unsigned int)atoi(optarg); break;
-		case OPT_REPLAY: replay = optarg; break;
-		case 'v': verbose = true; break;
-		default: return 2;
+		case MAX_OPS:
+			if (!number(optarg, 4, &n) || !n)
+				goto wrong;
+			b.max_ops = (unsigned int)n;
+			break;
+		case OPS:
+			if (!*optarg || strlen(optarg) > 8 || strspn(optarg, WORLD_OPS) != strlen(optarg))
+				goto wrong;
+			b.ops = optarg;
+			break;
+		case SECONDS:
+			if (!number(optarg, 1000000, &seconds) || !seconds)
+				goto wrong;
+			break;
+		case FROM:
+			if (!number(optarg, UINT64_MAX / 2 - 1, &from))
+				goto wrong;
+			break;
+		case REPLAY:
+			seed = optarg;
+			break;
+		case FAULTS:
+			all_faults = true;
+			break;
+		case FAULT_:
+			name = optarg;
+			break;
+		case PLANTED:
+			planted = optarg;
+			break;
+		case 'v':
+			verbose = true;
+			break;
+		case 'h':
+			usage();
+			return 0;
+		default:
+			goto wrong;
 		}
 	}
-	seen_reset();
-	if (world_init())
+	if (optind < argc)
+		goto wrong;
+	search_begin();
+	if (world_init()) {
+		fprintf(stderr, "explore: no memory\n");
 		return 2;
-	if (replay) {
-		enum world_end end;
-
-		if (seed_parse(&s, replay)) {
-			fprintf(stderr, "explore: not a seed\n");
-			return 2;
-		}
-		world_tracing = true;
-		end = run(&s);
-		printf("replayed: %s\n", end == WORLD_WRONG ? world_fault() :
-		       end == WORLD_FINE ? "nothing wrong" : "an operation was not possible");
-		return end == WORLD_WRONG;
 	}
-	return search(max_ops);
+#ifdef TARN_PLANT
+	if (planted && tarn_fault_find(planted) == TARN_FAULT_NONE) {
+		fprintf(stderr, "explore: there is no planted fault '%s'\n", planted);
+		return 2;
+	}
+	if (planted)
+		tarn_plant(tarn_fault_find(planted));
+#else
+	if (planted)
+		return faults(planted, &b);
+#endif
+	if (seed)
+		return replay(seed);
+	if (all_faults || name)
+		return faults(name, &b);
+	return seconds ? walk((double)seconds, from) : search_and_say(&b);
+wrong:
+	fprintf(stderr, "explore: wrong usage: --help tells how\n");
+	return 2;
 }

@@ -141,11 +141,11 @@ static uint32_t new_node(struct sim *s, const uint64_t *word)
 	return s->st.nr_nodes++;
 }
 
-static void judge(struct sim *s, const struct line *l, uint32_t n)
+static void judge(struct sim *s, const struct line *l, uint32_t n, bool torn)
 {
 	s->node[n].garbage = s->garbage &&
 			     s->garbage(s->garbage_arg, l->number * TARNFS_LINE,
-					(const uint8_t *)s->node[n].word);
+					(const uint8_t *)s->node[n].word, torn);
 }
 
 static bool same(const struct sim *s, uint32_t a, uint32_t b)
@@ -156,14 +156,15 @@ static bool same(const struct sim *s, uint32_t a, uint32_t b)
 }
 
 /* Memory holds this from now on. */
-static uint32_t history_add(struct sim *s, struct line *l, const uint64_t *word)
+static uint32_t history_add(struct sim *s, struct line *l, uint32_t content)
 {
+	const uint64_t *word = s->node[content].word;
 	uint32_t n;
 
 	if (!memcmp(s->node[l->newest].word, word, TARNFS_LINE))
 		return l->newest;
 	n = new_node(s, word);
-	judge(s, l, n);
+	s->node[n].garbage = s->node[content].garbage;
 	s->node[l->newest].next = n;
 	l->newest = n;
 	return n;
@@ -198,7 +199,7 @@ static bool zero_bit(const struct sim *s, unsigned int host, uint64_t number)
 }
 
 static void list_add_content(struct sim *s, struct line *l, unsigned int host,
-			     const uint64_t *word)
+			     const uint64_t *word, bool torn)
 {
 	struct copy *c = &l->copy[host];
 	uint32_t n;
@@ -208,7 +209,7 @@ static void list_add_content(struct sim *s, struct line *l, unsigned int host,
 	    !memcmp(s->node[c->tail].word, word, TARNFS_LINE))
 		return;
 	n = new_node(s, word);
-	judge(s, l, n);
+	judge(s, l, n, torn);
 	s->node[n].number = ++c->numbers;
 	if (c->tail == NONE)
 		c->head = n;
@@ -239,7 +240,7 @@ static struct line *keep(struct sim *s, uint64_t number)
 		if (!s->st.zeros || !zero_bit(s, h, number))
 			continue;
 		s->zero[h][number / 64] &= ~(1ULL << number % 64);
-		list_add_content(s, l, h, zeros);
+		list_add_content(s, l, h, zeros, false);
 		for (uint32_t i = 0; i < s->st.nr_ranges; i++) {
 			const struct range *r = &s->st.ranges[i];
 
@@ -310,14 +311,14 @@ static void settle(struct sim *s, struct line *l, unsigned int host, uint32_t n,
 			continue;
 		if (o != reader && !ask(s, SIM_OTHER, reader, o, l, 2))
 			continue;
-		l->copy[o].low = history_add(s, l, s->node[l->copy[o].tail].word);
+		l->copy[o].low = history_add(s, l, l->copy[o].tail);
 		list_clear(l, o);
 	}
 	/* stored after the crash of another: that one came before it, if at all */
 	for (unsigned int o = 0; l->lost & ~(1U << host) && o < SIM_HOSTS; o++)
 		if (o != host && l->lost >> o & 1 && !c->lost && s->node[n].number > c->mark)
 			list_clear(l, o);
-	copy_of = history_add(s, l, s->node[n].word);
+	copy_of = history_add(s, l, n);
 	if (!c->lost)
 		c->low = copy_of;
 	if (n == c->tail)
@@ -479,12 +480,16 @@ static int sim_op_read(struct tarn_media *m, uint64_t off, void *buf, size_t len
 	return 0;
 }
 
-/* At most 8 bytes, which do not cross a multiple of 8. Has the line another content now? */
-static bool store(struct sim *s, unsigned int host, uint64_t off, const uint8_t *from, size_t len)
+/*
+ * At most 8 bytes, which do not cross a multiple of 8. line: what the write that they are of
+ * makes of the whole line, or NULL. Has the line another content now?
+ */
+static bool store(struct sim *s, unsigned int host, uint64_t off, const uint8_t *from, size_t len,
+		  const uint8_t *line)
 {
 	struct line *l = keep(s, off / TARNFS_LINE);
 	uint64_t word[WORDS];
-	bool changed;
+	bool changed, torn;
 	uint32_t n;
 
 	s->storing = true;
@@ -494,7 +499,8 @@ static bool store(struct sim *s, unsigned int host, uint64_t off, const uint8_t 
 	memcpy(word, s->node[n].word, sizeof(word));
 	memcpy((uint8_t *)word + off % TARNFS_LINE, from, len);
 	changed = memcmp(word, s->node[n].word, sizeof(word)) != 0;
-	list_add_content(s, l, host, word);
+	torn = line && memcmp(word, line, TARNFS_LINE) && (changed || s->node[n].garbage);
+	list_add_content(s, l, host, word, torn);
 	return changed;
 }
 
@@ -572,7 +578,8 @@ static int sim_op_write(struct tarn_media *m, uint64_t off, const void *buf, siz
 				w = top - word_at;
 			}
 			in_line += w;
-			changed = store(s, p->host, word_at, from + (word_at - off), w);
+			changed = store(s, p->host, word_at, from + (word_at - off), w,
+					n == TARNFS_LINE ? from + (at - off) : NULL);
 			changed_at = word_at;
 		}
 	}
@@ -1070,7 +1077,7 @@ void sim_fill(struct sim *s, uint64_t off, const void *buf, size_t len)
 			broken("sim_fill() of a line that was stored to");
 		memcpy((uint8_t *)node->word + in, from, n);
 		node->hash = hash_words(node->word);
-		judge(s, l, l->oldest);
+		judge(s, l, l->oldest, false);
 		from += n;
 		off += n;
 		len -= n;

@@ -104,9 +104,10 @@ void sim_choose(struct sim *s, sim_choose_fn fn, void *arg);
 /*
  * Which contents are all the same to whoever reads them: those that no checksum fits. They count
  * as equal from then on, the oldest standing for all. Asked once for each content, when it is
- * stored. NULL: none.
+ * stored. torn: a write of the whole line is in the middle. NULL: none.
  */
-typedef bool (*sim_garbage_fn)(void *arg, uint64_t off, const uint8_t line[TARNFS_LINE]);
+typedef bool (*sim_garbage_fn)(void *arg, uint64_t off, const uint8_t line[TARNFS_LINE],
+			       bool torn);
 void sim_garbage(struct sim *s, sim_garbage_fn fn, void *arg);
 
 /* ---- steps ---- */

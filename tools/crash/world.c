@@ -489,6 +489,11 @@ static void on_step(void *arg, const struct sim_step *st)
 		p->fresh = p->news = true;
 }
 
+static bool in_super(uint64_t off)
+{
+	return off < TARNFS_SUPER2_OFF + TARNFS_SUPER_LEN && off % TARNFS_SUPER2_OFF < TARNFS_SUPER_LEN;
+}
+
 static unsigned int ask_of_unit(const struct sim_question *q)
 {
 	unsigned int a;
@@ -503,11 +508,6 @@ static unsigned int ask_of_unit(const struct sim_question *q)
 	}
 	unit.newest = unit.newest && !a;
 	return a;
-}
-
-static bool in_super(uint64_t off)
-{
-	return off < TARNFS_SUPER2_OFF + TARNFS_SUPER_LEN && off % TARNFS_SUPER2_OFF < TARNFS_SUPER_LEN;
 }
 
 /* Answers to the simulator. */
@@ -553,13 +553,16 @@ static bool line_fits(const uint8_t line[TARNFS_LINE], const uint8_t uuid[16])
 
 /*
  * A line of a host page that has a checksum, and it fits under no uuid that there is: whoever
- * reads it learns that it is bad, and looks at nothing else of it.
+ * reads it learns that it is bad, and looks at nothing else of it. Or a line of a superblock in
+ * the middle of a store: so is the superblock.
  */
-static bool on_garbage(void *arg, uint64_t off, const uint8_t line[TARNFS_LINE])
+static bool on_garbage(void *arg, uint64_t off, const uint8_t line[TARNFS_LINE], bool torn)
 {
 	uint64_t in = off - (off < TARNFS_MIRROR_OFF ? TARNFS_HOSTS_OFF : TARNFS_MIRROR_OFF);
 
 	(void)arg;
+	if (in_super(off))
+		return torn;
 	if (off < TARNFS_HOSTS_OFF || in >= HOSTS * TARNFS_HOST_STRIDE ||
 	    in % TARNFS_HOST_STRIDE / TARNFS_LINE > TARNFS_LINE_QUIESCE)
 		return false;
