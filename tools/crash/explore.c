@@ -1,7 +1,51 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * explore.c - every answer to every question of the world, for every short
- * sequence of operations. (The header is written last.)
+ * explore.c - every answer to every question of the simulated world, for every
+ * short sequence of operations.
+ *
+ * A run is a function of the sequence and of the answers to the questions that
+ * it asks (which process goes on, is one killed, does the power fail now, what
+ * does this read return). The search makes a run, and then the next one in the
+ * order of answers, until there is none: depth first, nothing is kept but the
+ * answers under way and the numbers (64-bit hashes) of states seen.
+ *
+ * What is enumerated: all sequences of up to N operations out of WORLD_OPS, each
+ * from a raw device (sequences that begin with mkfs) and from a file system with
+ * one file that two hosts have mounted. An operation begins when the one before
+ * it has ended, or while it is paused at any point that matters; it then runs to
+ * its end, or until it waits or is interrupted itself. The power fails for all
+ * hosts, one host crashes (X), or one process is killed (x), at every point that
+ * matters. At the end all hosts go on, or all have crashed and start again, and
+ * the oracle (world.c) looks.
+ *
+ * What is left out, and why nothing is missed by it (a, b, c, e, f, g), or what is (d, h, i):
+ *
+ * a) Contents of memory are decided when somebody reads them (sim.h): subsets of
+ *    lost lines are taken over the lines that recovery reads, no others.
+ * b) A crash is offered just before something becomes certain to be in memory, and
+ *    at the end. Between two such points what memory may hold only grows, the crashed
+ *    host's kernel and processes are gone anyway, and nothing is acknowledged: so the
+ *    last moment before has all outcomes of those earlier.
+ * c) A kill is offered after each store of 8 bytes that changed its line, each fence and
+ *    each call of the kernel: in between nothing changed that outlives the process.
+ * d) Another operation begins before each read (what it stores may then be read or
+ *    not: the line was invalidated before), and after each change as in c. It is paused
+ *    for a third one in the same way, but nobody switches between two that are under
+ *    way before one of them waits or ends: N operations are N - 1 preemptions.
+ *    Logplay is not offered before reads, since nobody decides by what it stores.
+ * e) Contents that no checksum fits are one: their readers learn no more of them. So
+ *    are mixes of the lines of a superblock (world.c, ask_of_unit()).
+ * f) A line that is overwritten as a whole is not asked what it held before: what is seen
+ *    of it in the middle is a mix that no checksum fits, or lies behind the commit word.
+ *    Nor are the bytes of a file that has no name yet. The newest is taken.
+ * g) When a state at the end (all contents that memory and caches may have, kernels,
+ *    what was promised) was seen before, the same follows as then. That nonces and names
+ *    are other ones by then makes no difference to anything but their equality.
+ *    This rests on 64-bit hashes being different.
+ * h) In one run one line is evicted at most (EVICTIONS) between two looks at it, when it
+ *    could have been seen at the first. Crashes are not bounded by it.
+ * i) The 8-byte stores of one write go up. Random walks (--seconds) take either order, have
+ *    no bound h, and go beyond N.
  */
 #include "world.h"
 

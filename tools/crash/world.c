@@ -453,12 +453,12 @@ static bool cares_for_reads(char op)
 }
 
 /*
- * The lines of a superblock are read at once and have one checksum. One line that is neither
- * as it was nor as it will be spoils it, whatever the others hold: so that is asked about one
- * line at a time, the others being the newest. Old and new lines are mixed in every way.
+ * The lines of a superblock are read at once and have one checksum: it is the newest, or as it
+ * was, or any mix spoils it, whichever it is. So of mixes those are asked about in which one
+ * line differs from all others, and those that begin with an old one.
  */
 static struct {
-	bool newest, spoilt;	/* all lines so far; one of them is */
+	enum { BEGINS, NEWEST, OLDEST, SPOILT } lines;	/* so far */
 } unit;
 
 static void on_step(void *arg, const struct sim_step *st)
@@ -478,10 +478,8 @@ static void on_step(void *arg, const struct sim_step *st)
 			world_trace("   host %u %s %s %zu", st->host, names[st->op], name, st->len);
 	}
 	/* a read of lines that belong together begins */
-	if (st->op == SIM_OP_READ) {
-		unit.newest = true;
-		unit.spoilt = false;
-	}
+	if (st->op == SIM_OP_READ)
+		unit.lines = BEGINS;
 	if (!p || in_kernel)
 		return;
 	point(p, st->op == SIM_OP_READ && *ops && cares_for_reads(*ops), st->settles);
@@ -496,17 +494,25 @@ static bool in_super(uint64_t off)
 
 static unsigned int ask_of_unit(const struct sim_question *q)
 {
-	unsigned int a;
+	const unsigned int oldest = q->answers - 1;
+	unsigned int a = 0;
 
-	if (unit.spoilt)
-		return 0;
-	if (unit.newest) {
+	switch (unit.lines) {
+	case BEGINS:
 		a = world_ask(q->answers, false);
-		unit.spoilt = a && a != q->answers - 1;
-	} else {
-		a = world_ask(2, false) ? q->answers - 1 : 0;
+		unit.lines = !a ? NEWEST : a == oldest ? OLDEST : SPOILT;
+		break;
+	case NEWEST:
+		a = world_ask(2, false) ? oldest : 0;
+		unit.lines = a ? SPOILT : NEWEST;
+		break;
+	case OLDEST:
+		a = world_ask(2, false) ? 0 : oldest;
+		unit.lines = a ? OLDEST : SPOILT;
+		break;
+	case SPOILT:
+		break;
 	}
-	unit.newest = unit.newest && !a;
 	return a;
 }
 
