@@ -32,7 +32,8 @@
  *    not: the line was invalidated before), and after each change as in c. It is paused
  *    for a third one in the same way, but nobody switches between two that are under
  *    way before one of them waits or ends: N operations are N - 1 preemptions.
- *    Logplay is not offered before reads, since nobody decides by what it stores.
+ *    Logplay is not offered before reads, since nobody decides by what it stores; in the
+ *    middle of one write of mkfs nothing is, since others see each part of it later too.
  * e) Contents that no checksum fits are one: their readers learn no more of them. So
  *    are mixes of the lines of a superblock (world.c, ask_of_unit()).
  * f) A line that is overwritten as a whole is not asked what it held before: what is seen
@@ -541,6 +542,7 @@ int main(int argc, char **argv)
 	bool all_faults = false;
 	int c;
 
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	while ((c = getopt_long(argc, argv, "vh", longs, NULL)) != -1) {
 		switch (c) {
 		case MAX_OPS:

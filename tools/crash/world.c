@@ -385,9 +385,10 @@ static void host_crash(unsigned int h)
  * begins (switching), the process is killed, its host crashes, or all hosts
  * lose their power and what is left is looked at. crash: offered at those
  * points alone where something becomes certain next; kill: when something
- * happened since it was offered last.
+ * happened since it was offered last. storing: in the middle of a write; of mkfs nobody can tell
+ * that from its end, since no other host stores to these lines before there is a superblock.
  */
-static void point(struct process *p, bool switching, bool crash)
+static void point(struct process *p, bool switching, bool crash, bool storing)
 {
 	char op = *ops;
 	enum { GO, NEXT, KILL, CRASH, POWER } ways[5];
@@ -401,7 +402,7 @@ static void point(struct process *p, bool switching, bool crash)
 	} else if (op == 'X') {
 		if (crash)
 			ways[n++] = CRASH;
-	} else if (op && (p->news || switching)) {
+	} else if (op && (p->news || switching) && !(p->op == 'K' && storing)) {
 		if (op_possible(op))
 			ways[n++] = NEXT;
 		p->news = false;
@@ -482,7 +483,8 @@ static void on_step(void *arg, const struct sim_step *st)
 		unit.lines = BEGINS;
 	if (!p || in_kernel)
 		return;
-	point(p, st->op == SIM_OP_READ && *ops && cares_for_reads(*ops), st->settles);
+	point(p, st->op == SIM_OP_READ && *ops && cares_for_reads(*ops), st->settles,
+	      st->op == SIM_OP_STORED);
 	if (st->op != SIM_OP_READ && (st->op != SIM_OP_INVALIDATE || st->settles))
 		p->fresh = p->news = true;
 }
@@ -592,7 +594,7 @@ static struct tarn_kernel *enter(struct tarn_kernel *k, const char *what)
 	struct process *p = to_process(k);
 
 	if (current)
-		point(p, true, false);
+		point(p, true, false, false);
 	world_trace("   host %u kernel: %s", p->host, what);
 	in_kernel++;
 	return testkernel_ops(p->real);
