@@ -463,7 +463,7 @@ static int fault(enum tarn_fault f, const struct bounds *b)
 	tarn_plant(f);
 	/* where most of them show: saves the time of the rest */
 	for (size_t i = 0; i < TARN_ARRAY_SIZE(likely) && !found && !b->ops; i++) {
-		limit = 3000;
+		limit = 5000;
 		quiet.ops = likely[i];
 		found = search(&quiet, &s);
 		all_runs += runs;

@@ -113,7 +113,8 @@ static int page_identity_store(struct tarn_media *m, const struct tarn_super *sb
 	struct tarnfs_identity raw;
 
 	tarn_identity_encode(&raw, id, page, sb->uuid);
-	return tarn_media_store(m, tarn_line_off(sb, page, TARNFS_LINE_IDENTITY), &raw, sizeof(raw));
+	return (TARN_PLANTED(CLAIM_DIRTY) ? tarn_media_write : tarn_media_store)(
+		m, tarn_line_off(sb, page, TARNFS_LINE_IDENTITY), &raw, sizeof(raw));
 }
 
 /* The page first: a reader that finds it torn takes the mirror, which still says what was. */
@@ -126,8 +127,6 @@ static int identity_store(struct tarn_media *m, const struct tarn_super *sb, uin
 
 	tarn_identity_encode(&raw, id, page, sb->uuid);
 	off = tarn_line_off(sb, page, TARNFS_LINE_IDENTITY);
-	if (TARN_PLANTED(CLAIM_DIRTY))
-		return tarn_media_write(m, off, &raw, sizeof(raw));
 	ret = TARN_PLANTED(CLAIM_AT_ONCE) ? tarn_media_write(m, off, &raw, sizeof(raw)) :
 					    tarn_media_store(m, off, &raw, sizeof(raw));
 	if (!ret)
