@@ -117,6 +117,16 @@ static int page_identity_store(struct tarn_media *m, const struct tarn_super *sb
 		m, tarn_line_off(sb, page, TARNFS_LINE_IDENTITY), &raw, sizeof(raw));
 }
 
+static int mirror_identity_store(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
+				 const struct tarn_identity *id)
+{
+	struct tarnfs_identity raw;
+
+	tarn_identity_encode(&raw, id, page, sb->uuid);
+	return tarn_media_store(m, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY), &raw,
+				sizeof(raw));
+}
+
 /* The page first: a reader that finds it torn takes the mirror, which still says what was. */
 static int identity_store(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
 			  const struct tarn_identity *id)
@@ -485,7 +495,7 @@ int tarn_claim_write(struct tarn_media *m, const struct tarn_super *sb,
 		     struct tarn_err *err)
 {
 	struct tarn_identity was, mirror, now = { .state = TARNFS_PAGE_CLAIMED };
-	int ret = tarn_identity_read(m, sb, page, &was);
+	int mirror_ret, ret = tarn_identity_read(m, sb, page, &was);
 
 	if (ret)
 		return tarn_fail(err, -ret, "host page %u: %s", page, strerror(-ret));
@@ -499,13 +509,16 @@ int tarn_claim_write(struct tarn_media *m, const struct tarn_super *sb,
 	memcpy(now.host_uuid, id->uuid, sizeof(now.host_uuid));
 	memcpy(now.boot_id, id->boot_id, sizeof(now.boot_id));
 	now.claims = was.claims + 1;
-	if (!tarn_identity_copy(m, sb, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY), page,
-			   &mirror) &&
-	    mirror.claims > was.claims)
+	mirror_ret = tarn_identity_copy(m, sb, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY),
+					page, &mirror);
+	if (!mirror_ret && mirror.claims > was.claims)
 		now.claims = mirror.claims + 1;
 
 	if (claim->again)
 		ret = control_settle(m, sb, page);
+	/* A crash may have torn the mirror: another, while the page is written, would leave none. */
+	if (!ret && claim->again && mirror_ret)
+		ret = mirror_identity_store(m, sb, page, &was);
 	if (!ret)
 		ret = lines_clear(m, sb, page, claim->nonce, id->node_name);
 	/*
