@@ -21,7 +21,7 @@ while getopts j: opt; do
 done
 shift $((OPTIND - 1))
 
-explorer_only=""
+explorer_only="cp-no-fsync"
 
 # those that notice most, and the quick ones, come first
 tests="test_super test_hostpage test_append test_log test_replay test_node test_node_bad test_node_model"

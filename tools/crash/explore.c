@@ -452,7 +452,7 @@ static int replay(const char *text)
 static int fault(enum tarn_fault f, const struct bounds *b)
 {
 	static const char *const likely[] = { "K", "d", "p", "c", "mm", "px", "cT", "lT", "mT", "pp",
-					      "dd", "cx", "pm", "ml", "mx" };
+					      "dd", "cx", "pm", "ml", "mx", "clx", "pxp", "dlT" };
 	struct bounds quiet = *b;
 	struct seed s = { .descending = false };
 	double began = now();
