@@ -661,6 +661,28 @@ static void tarn_node_to_limbo(struct tarn_tree *tree, struct tarn_node *node)
 	list_add_tail(&node->set_link, &tree->limbo);
 }
 
+/*
+ * Whatever was let go before the caller had replayed all is not in the log,
+ * and never will be: who could have put it there held the append lock.
+ */
+static void tarn_limbo_empty(struct tarn_tree *tree, u64 epoch)
+{
+	struct tarn_node *node, *next;
+
+	list_for_each_entry_safe(node, next, &tree->limbo, set_link) {
+		if (node->limbo_epoch > epoch)
+			break;
+		if (node->users)
+			continue;
+		list_del(&node->set_link);
+		tarn_ino_remove(tree, node);
+		tree->limbo_bytes -= node->extent.len;
+		WRITE_ONCE(node->state, TARN_NODE_DEAD);
+		tarn_node_release(tree, node);
+		cond_resched();
+	}
+}
+
 struct tarn_node *tarn_find(struct tarn_tree *tree, u64 ino)
 {
 	return rhashtable_lookup_fast(&tree->by_ino, &ino, tarn_ino_params);
@@ -710,6 +732,8 @@ void tarn_node_put(struct tarn_tree *tree, struct tarn_node *node)
 		tarn_node_to_limbo(tree, node);
 	else if (node->state == TARN_NODE_DEAD)
 		tarn_node_release(tree, node);
+	if (TARN_PLANTED(LIMBO_SKIPPED))
+		tarn_limbo_empty(tree, tree->epoch);
 }
 
 /* ---- reservations ------------------------------------------------------- */
@@ -1114,6 +1138,8 @@ static int tarn_op_create(struct tarn_tree *tree, const struct tarnfs_op *op, co
 		return -ENOMEM;
 	node->parent = parent ? parent : node;
 	node->size = op->size;
+	if (TARN_PLANTED(MADE_EVERYWHERE))
+		node->flags = TARN_NODE_MADE_HERE;
 	err = tarn_node_set_name(node, name, op->name_len);
 	if (err)
 		goto out_free;
@@ -1173,7 +1199,8 @@ static int tarn_op_apply(struct tarn_tree *tree, const struct tarnfs_apply *args
 	err = tarn_op_create(tree, op, strings, root, undo);
 	if (err)
 		return err;
-	tree->next_ino = max(tree->next_ino, op->ino + 1);
+	if (!TARN_PLANTED(INO_AGAIN))
+		tree->next_ino = max(tree->next_ino, op->ino + 1);
 	tree->committed_ino = max(tree->committed_ino, op->ino + 1);
 	return 0;
 }
@@ -1275,28 +1302,6 @@ static int tarn_apply_accept(const struct tarn_tree *tree, const struct tarnfs_a
 	return 0;
 }
 
-/*
- * Whatever was let go before the caller had replayed all is not in the log,
- * and never will be: who could have put it there held the append lock.
- */
-static void tarn_limbo_empty(struct tarn_tree *tree, u64 epoch)
-{
-	struct tarn_node *node, *next;
-
-	list_for_each_entry_safe(node, next, &tree->limbo, set_link) {
-		if (node->limbo_epoch > epoch)
-			break;
-		if (node->users)
-			continue;
-		list_del(&node->set_link);
-		tarn_ino_remove(tree, node);
-		tree->limbo_bytes -= node->extent.len;
-		WRITE_ONCE(node->state, TARN_NODE_DEAD);
-		tarn_node_release(tree, node);
-		cond_resched();
-	}
-}
-
 int tarn_apply(struct tarn_tree *tree, const struct tarnfs_apply *args,
 	       const struct tarnfs_op *ops, const char *strings, u32 *done)
 {
@@ -1343,7 +1348,7 @@ int tarn_apply(struct tarn_tree *tree, const struct tarnfs_apply *args,
 	}
 	*done = i;
 
-	if (check || (stage && err)) {
+	if ((check && !TARN_PLANTED(CHECK_STAYS)) || (stage && err)) {
 		while (i--) {
 			tarn_op_undo(tree, &undo[i]);
 			cond_resched();
@@ -1362,7 +1367,7 @@ int tarn_apply(struct tarn_tree *tree, const struct tarnfs_apply *args,
 		tree->nonce = args->nonce;
 		tree->attached = true;
 	}
-	if (!check && !err)
+	if ((!check || TARN_PLANTED(CHECK_POSITION)) && !err)
 		tree->position = args->position;
 	kvfree(undo);
 	return err;

@@ -35,6 +35,11 @@
 #include "../kmod/uapi/tarnfs_ioctl.h"
 #endif
 
+/* A fault that the crash explorer plants (user/lib/planted.h): never there in the kernel. */
+#ifndef TARN_PLANTED
+#define TARN_PLANTED(name)	(!sizeof(#name))
+#endif
+
 /*
  * An allocated range of the device. All ranges of a mount stand in one rb
  * tree ordered by off; each knows the hole before it, and its subtree's

@@ -122,6 +122,29 @@ def report(where, result):
     return not result.failed
 
 
+def crash(full):
+    """The crash explorer: nothing to find as it is, and each planted fault found."""
+    for plant in "", "1":
+        name = "crash-explore" + ("-plant" if plant else "")
+        if not step(name, ["make", "-j2", "-C", "tools/crash", "CC=gcc", f"PLANT={plant}", "WERROR=1"]):
+            return
+    step("crash-clean", [f"{BUILD}/crash/gcc/explore", "--max-ops", "3" if full else "2"])
+    say("crash-faults")
+    code, lines = run("crash-faults", [f"{BUILD}/crash/gcc-plant/explore", "--faults"])
+    with open(f"{TOP}/user/lib/planted.h", encoding="ascii") as f:
+        names = re.findall(r"^\tFAULT\(\w+, \"([a-z-]+)\"", f.read(), re.M)
+    found = {m.group(1) for m in (re.match(r"found ([a-z-]+): ", x) for x in lines) if m}
+    result = tap.Result()
+    for name in names:
+        if name in found:
+            result.passed += 1
+        else:
+            result.failures.append(f"planted fault {name}: not found")
+    if not names or (code and not result.failures):
+        result.failures.append(f"exit status {code}")
+    report("crash-faults", result)
+
+
 # --- steps -----------------------------------------------------------------------------
 
 def unit(name, command):
@@ -311,7 +334,8 @@ def plan(full, on, wanted):
 def main():
     p = argparse.ArgumentParser(prog="check", description="Builds everything and runs all tests.")
     p.add_argument("--full", action="store_true", help="also what takes long: checkpatch, arm64, each cache operation removed once, "
-                                                           "1,000,000 executions of each fuzzer, 7.3 on pmem, "
+                                                           "each planted fault in the unit tests, three operations in the crash "
+                                                           "explorer, 1,000,000 executions of each fuzzer, 7.3 on pmem, "
                                                            "each pair of kernels, and CXL memory, emulated")
     p.add_argument("--debug", action="store_true", help="the guest tests instead on two kernels of our own, which "
                    "look for errors of memory and of locks; the first time these are built, which takes long "
@@ -375,6 +399,10 @@ def main():
     for k in kernels:
         if wanted(f"sparse-{k}"):
             jobs.append(lambda k=k: step(f"sparse-{k}", ["make", "sparse", f"KVER={k}"]))
+    if wanted("crash"):
+        jobs.append(lambda: crash(a.full))
+    if a.full and wanted("planted-unit"):
+        jobs.append(lambda: host_tests("planted-unit", f"{TOP}/selftests/unit/planted.sh"))
     if a.full and wanted("checkpatch"):
         jobs.append(lambda: step("checkpatch", [f"{TOOLS}/checkpatch"]))
     if a.full and wanted("mutate-cacheops"):
@@ -400,4 +428,5 @@ def main():
     return end()
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

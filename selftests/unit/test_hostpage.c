@@ -80,9 +80,16 @@ static void claim_order(void **state)
 	assert_ops(h[1].r,
 		   "fetch page1.identity\n" "fetch mirror1.identity\n"
 		   "write page1.window 320\n" "writeback page1.window 320\n" "fence\n"
-		   "write page1.identity\n" "writeback page1.identity\n" "fence\n"
-		   "write mirror1.identity\n" "writeback mirror1.identity\n" "fence\n");
+		   "write page1.identity\n" "writeback page1.identity\n" "fence\n");
 	assert_false(h[1].s.claim.again);
+	/* it was free: the mirror only once it is this host's for sure */
+	assert_int_equal(tarn_claim_check(h[1].s.media, &sb, &h[1].s.claim, &err), 0);
+	assert_ops(h[1].r, "fetch page1.identity\n"
+			   "fetch page1.identity\n"
+			   "fetch mirror1.identity\n"
+			   "write mirror1.identity\n"
+			   "writeback mirror1.identity\n"
+			   "fence\n");
 	assert_int_equal(tarn_claim_check(h[1].s.media, &sb, &h[1].s.claim, &err), 0);
 	assert_ops(h[1].r, "fetch page1.identity\n"
 			   "fetch page1.identity\n"
@@ -282,6 +289,31 @@ static void claim_and_reclaim(void **state)
 	assert_int_equal(tarn_status_publish(h[1].s.media, &sb, &first, 1, 0, 99, &err), -ESTALE);
 	assert_int_equal(tarn_claim_release(h[1].s.media, &sb, &first, &err), -ESTALE);
 	assert_int_equal(identity(&h[0], 1).state, TARNFS_PAGE_CLAIMED);
+}
+
+/* A crash tore the mirror: it is whole again before the page, the only good copy, is written. */
+static void reclaim_mends_the_mirror_first(void **state)
+{
+	struct tarn_claim claim;
+	const char *ops, *in_mirror, *in_page;
+
+	(void)state;
+	testhost_mount(&h[1]);
+	memory_bytes(mem)[tarn_mirror_line_off(&sb, 1, TARNFS_LINE_IDENTITY) + 3] ^= 1;
+	recorder_reboot(h[1].r);
+	assert_int_equal(tarn_claim_write(h[1].s.media, &sb, &h[1].id, 1, &claim, &err), 0);
+	assert_true(claim.again);
+	ops = recorder_take(h[1].r);
+	in_mirror = strstr(ops, "write mirror1.identity\nwriteback mirror1.identity\nfence\n");
+	in_page = strstr(ops, "write page1.identity\n");
+	assert_non_null(in_mirror);
+	assert_non_null(in_page);
+	assert_true(in_mirror < in_page);
+	/* a whole one is left alone */
+	assert_int_equal(tarn_claim_write(h[1].s.media, &sb, &h[1].id, 1, &claim, &err), 0);
+	ops = recorder_take(h[1].r);
+	assert_true(strstr(ops, "write page1.identity\n") < strstr(ops, "write mirror1.identity\n"));
+	assert_no_fault(h[1].r);
 }
 
 static void released_never_falls(void **state)
@@ -802,6 +834,7 @@ int main(void)
 		TEST(long_list_of_pages),
 		TEST(first_mount_takes_the_log),
 		TEST(claim_and_reclaim),
+		TEST(reclaim_mends_the_mirror_first),
 		TEST(released_never_falls),
 		TEST(claim_race),
 		TEST(claim_take),

@@ -25,6 +25,8 @@ struct testkernel {
 	struct recorder *r;
 	void (*hook)(void *arg, uint32_t flags);
 	void *hook_arg;
+	void (*flush)(void *arg, uint64_t off, uint64_t len);
+	void *flush_arg;
 };
 
 static struct testkernel *to_test(struct tarn_kernel *k)
@@ -104,8 +106,11 @@ static void t_release(struct tarn_kernel *k, int set)
 	struct tarn_node *node;
 
 	assert_true(t->used[set]);
-	while ((node = tarn_set_pop(&t->sets[set])))
+	while ((node = tarn_set_pop(&t->sets[set]))) {
+		if (t->flush && node->extent.len)
+			t->flush(t->flush_arg, node->extent.off, node->extent.len);
 		tarn_node_put(&t->tree, node);
+	}
 	t->used[set] = false;
 }
 
@@ -243,6 +248,18 @@ void testkernel_hook(struct testkernel *t, void (*fn)(void *arg, uint32_t flags)
 {
 	t->hook = fn;
 	t->hook_arg = arg;
+}
+
+void testkernel_flush(struct testkernel *t, void (*fn)(void *arg, uint64_t off, uint64_t len),
+		      void *arg)
+{
+	t->flush = fn;
+	t->flush_arg = arg;
+}
+
+struct tarn_tree *testkernel_tree(struct testkernel *t)
+{
+	return &t->tree;
 }
 
 bool testkernel_is_shut(const struct testkernel *t)

@@ -22,6 +22,14 @@ void testkernel_recorder(struct testkernel *t, struct recorder *r);
 void testkernel_process_gone(struct testkernel *t);
 /* The next call of APPLY (without CHECK) fails with this errno (0: none). */
 void testkernel_fail_apply(struct testkernel *t, int err);
+/*
+ * Called for each extent of a reservation that is let go of, before it goes to limbo: there the
+ * kernel writes back and invalidates it.
+ */
+void testkernel_flush(struct testkernel *t, void (*fn)(void *arg, uint64_t off, uint64_t len),
+		      void *arg);
+/* What node.c has of this mount. */
+struct tarn_tree *testkernel_tree(struct testkernel *t);
 /* Called before each APPLY. */
 void testkernel_hook(struct testkernel *t, void (*fn)(void *arg, uint32_t flags), void *arg);
 

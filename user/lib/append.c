@@ -422,8 +422,9 @@ static int check_current(struct tarn_session *s, struct tarn_err *err)
 		return tarn_fail(err, EUCLEAN,
 				 "host page %u: its identity is bad: nothing can be appended",
 				 s->claim.page);
-	if (ids[s->claim.page].state != TARNFS_PAGE_CLAIMED ||
-	    ids[s->claim.page].nonce != s->claim.nonce)
+	if ((ids[s->claim.page].state != TARNFS_PAGE_CLAIMED ||
+	     ids[s->claim.page].nonce != s->claim.nonce) &&
+	    !TARN_PLANTED(NONCE_IGNORED))
 		return tarn_lost(s, err,
 				 "host page %u was claimed anew: another host has this one's "
 				 "identity, or it was fenced",
@@ -474,7 +475,7 @@ static int prepare(struct batch *b, struct tarn_session *s, struct tarn_reservat
 			ret = batch_build(b, s, r, err);
 		if (ret)
 			return ret;
-		ret = batch_apply(b, s, TARNFS_APPLY_CHECK, &done);
+		ret = TARN_PLANTED(APPEND_NO_CHECK) ? 0 : batch_apply(b, s, TARNFS_APPLY_CHECK, &done);
 		if (ret != -ESTALE)
 			return ret ? check_failed(r, done, ret, err) : 0;
 	}
@@ -492,6 +493,26 @@ static int unknown(struct tarn_err *err, const char *why)
 		why);
 }
 
+/* The commit point of the whole batch. */
+static int write_commit(const struct tarn_session *s, uint64_t off, uint32_t units)
+{
+	uint64_t word = tarn_commit_word(&s->log.seed, s->log.slot, units);
+	int ret;
+
+	if (TARN_PLANTED(APPEND_COMMIT_HALVES)) {
+		ret = tarn_media_write(s->media, off, &word, 4);
+		if (!ret)
+			ret = tarn_media_write(s->media, off + 4, (uint8_t *)&word + 4, 4);
+	} else {
+		ret = tarn_media_write64(s->media, off, word);
+	}
+	if (!ret && !TARN_PLANTED(APPEND_COMMIT_DIRTY))
+		ret = tarn_media_writeback(s->media, off, TARNFS_LINE);
+	if (!ret)
+		ret = tarn_media_fence(s->media);
+	return ret;
+}
+
 /* Records, fence, commit word, fence. */
 static int write_batch(const struct batch *b, struct tarn_session *s, enum tarn_fate *fate,
 		       struct tarn_err *err)
@@ -500,12 +521,13 @@ static int write_batch(const struct batch *b, struct tarn_session *s, enum tarn_
 	uint64_t off = log->area_off + (uint64_t)log->units * TARNFS_LINE;
 	uint64_t commit = tarn_commit_off(&s->sb, log);
 	uint32_t units = log->units + b->units;
-	int ret;
+	int ret = TARN_PLANTED(APPEND_COMMIT_FIRST) ? write_commit(s, commit, units) : 0;
 
-	ret = tarn_media_write(s->media, off, b->records, (size_t)b->units * TARNFS_LINE);
 	if (!ret)
+		ret = tarn_media_write(s->media, off, b->records, (size_t)b->units * TARNFS_LINE);
+	if (!ret && !TARN_PLANTED(APPEND_RECORDS_DIRTY))
 		ret = tarn_media_writeback(s->media, off, (size_t)b->units * TARNFS_LINE);
-	if (!ret)
+	if (!ret && !TARN_PLANTED(APPEND_NO_FENCE))
 		ret = tarn_media_fence(s->media);
 	if (ret)
 		return tarn_fail(err, -ret,
@@ -514,18 +536,16 @@ static int write_batch(const struct batch *b, struct tarn_session *s, enum tarn_
 				 ret == -EIO ? s->media->bad : off, strerror(-ret));
 	tarn_stop_point("after-records");
 
-	/* the commit point of the whole batch */
-	ret = tarn_media_write64(s->media, commit, tarn_commit_word(&log->seed, log->slot, units));
+	if (TARN_PLANTED(APPEND_COMMIT_TWICE))
+		ret = write_commit(s, commit, log->units + b->units / 2);
+	if (!ret)
+		ret = write_commit(s, commit, units);
 	if (ret == -EACCES || ret == -EINVAL)
 		return tarn_fail(err, -ret,
 				 "commit word at device offset 0x%" PRIx64
 				 ": cannot be written: %s",
 				 commit, strerror(-ret));
 	*fate = TARN_MAYBE_COMMITTED;
-	if (!ret)
-		ret = tarn_media_writeback(s->media, commit, TARNFS_LINE);
-	if (!ret)
-		ret = tarn_media_fence(s->media);
 	if (ret)
 		return unknown(err, "writing the commit word failed");
 	tarn_stop_point("after-commit");
@@ -569,12 +589,19 @@ static int commit_locked(struct batch *b, struct tarn_session *s, struct tarn_re
 			 struct tarn_err *err)
 {
 	int ret = prepare(b, s, r, err);
+	uint32_t done;
 
+	if (TARN_PLANTED(APPEND_LOCK_LET_GO)) {
+		s->kernel->ops->unlock(s->kernel);
+		s->kernel->ops->lock(s->kernel);
+	}
+	if (!ret && TARN_PLANTED(APPEND_APPLY_FIRST))
+		ret = batch_apply(b, s, 0, &done);
 	if (!ret)
 		ret = write_batch(b, s, &r->fate, err);
 	if (ret)
 		return ret;
-	ret = check_current(s, err);
+	ret = TARN_PLANTED(APPEND_NO_RESCAN) ? 0 : check_current(s, err);
 	if (ret == -ESTALE)
 		return tarn_fail_prefix(
 			err, ret, "whether the new entries exist is known after the next mount: ");

@@ -35,7 +35,8 @@ int tarn_line_read(struct tarn_media *m, const struct tarn_super *sb, uint64_t o
 {
 	for (int i = 0; i < LINE_TRIES; i++) {
 		uint32_t crc;
-		int ret = tarn_media_fetch(m, off, line, TARNFS_LINE);
+		int ret = TARN_PLANTED(LINES_CACHED) ? tarn_media_read(m, off, line, TARNFS_LINE) :
+						       tarn_media_fetch(m, off, line, TARNFS_LINE);
 
 		if (ret)
 			return ret;
@@ -106,18 +107,43 @@ int tarn_identity_read(struct tarn_media *m, const struct tarn_super *sb, uint16
 	return 0;
 }
 
+static int page_identity_store(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
+			       const struct tarn_identity *id)
+{
+	struct tarnfs_identity raw;
+
+	tarn_identity_encode(&raw, id, page, sb->uuid);
+	return (TARN_PLANTED(CLAIM_DIRTY) ? tarn_media_write : tarn_media_store)(
+		m, tarn_line_off(sb, page, TARNFS_LINE_IDENTITY), &raw, sizeof(raw));
+}
+
+static int mirror_identity_store(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
+				 const struct tarn_identity *id)
+{
+	struct tarnfs_identity raw;
+
+	tarn_identity_encode(&raw, id, page, sb->uuid);
+	return tarn_media_store(m, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY), &raw,
+				sizeof(raw));
+}
+
 /* The page first: a reader that finds it torn takes the mirror, which still says what was. */
 static int identity_store(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
 			  const struct tarn_identity *id)
 {
 	struct tarnfs_identity raw;
+	uint64_t off;
 	int ret;
 
 	tarn_identity_encode(&raw, id, page, sb->uuid);
-	ret = tarn_media_store(m, tarn_line_off(sb, page, TARNFS_LINE_IDENTITY), &raw, sizeof(raw));
+	off = tarn_line_off(sb, page, TARNFS_LINE_IDENTITY);
+	ret = TARN_PLANTED(CLAIM_AT_ONCE) ? tarn_media_write(m, off, &raw, sizeof(raw)) :
+					    tarn_media_store(m, off, &raw, sizeof(raw));
 	if (!ret)
 		ret = tarn_media_store(m, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY),
 				       &raw, sizeof(raw));
+	if (!ret && TARN_PLANTED(CLAIM_AT_ONCE))
+		ret = tarn_media_store(m, off, &raw, sizeof(raw));
 	return ret;
 }
 
@@ -479,7 +505,7 @@ int tarn_claim_write(struct tarn_media *m, const struct tarn_super *sb,
 		     struct tarn_err *err)
 {
 	struct tarn_identity was, mirror, now = { .state = TARNFS_PAGE_CLAIMED };
-	int ret = tarn_identity_read(m, sb, page, &was);
+	int mirror_ret, ret = tarn_identity_read(m, sb, page, &was);
 
 	if (ret)
 		return tarn_fail(err, -ret, "host page %u: %s", page, strerror(-ret));
@@ -493,16 +519,26 @@ int tarn_claim_write(struct tarn_media *m, const struct tarn_super *sb,
 	memcpy(now.host_uuid, id->uuid, sizeof(now.host_uuid));
 	memcpy(now.boot_id, id->boot_id, sizeof(now.boot_id));
 	now.claims = was.claims + 1;
-	if (!tarn_identity_copy(m, sb, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY), page,
-			   &mirror) &&
-	    mirror.claims > was.claims)
+	mirror_ret = tarn_identity_copy(m, sb, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY),
+					page, &mirror);
+	if (!mirror_ret && mirror.claims > was.claims)
 		now.claims = mirror.claims + 1;
 
 	if (claim->again)
 		ret = control_settle(m, sb, page);
+	/* A crash may have torn the mirror: another, while the page is written, would leave none. */
+	if (!ret && claim->again && mirror_ret)
+		ret = mirror_identity_store(m, sb, page, &was);
 	if (!ret)
 		ret = lines_clear(m, sb, page, claim->nonce, id->node_name);
-	if (!ret)
+	/*
+	 * Of a page that was free the mirror follows when the claim still stands after the wait
+	 * (tarn_claim_check): another host may write this very page meanwhile, and if both crash
+	 * then, one copy is whole.
+	 */
+	if (!ret && was.state == TARNFS_PAGE_FREE)
+		ret = page_identity_store(m, sb, page, &now);
+	else if (!ret)
 		ret = identity_store(m, sb, page, &now);
 	if (ret)
 		return tarn_fail(err, -ret,
@@ -526,7 +562,8 @@ int tarn_own_nonce(struct tarn_media *m, const struct tarn_super *sb,
 				 " and 0x%" PRIx64 " (mirror)",
 				 claim->page, tarn_line_off(sb, claim->page, TARNFS_LINE_IDENTITY),
 				 tarn_mirror_line_off(sb, claim->page, TARNFS_LINE_IDENTITY));
-	if (id.state != TARNFS_PAGE_CLAIMED || id.nonce != claim->nonce) {
+	if ((id.state != TARNFS_PAGE_CLAIMED || id.nonce != claim->nonce) &&
+	    !TARN_PLANTED(NONCE_IGNORED)) {
 		char uuid[37];
 
 		tarn_uuid_text(uuid, id.host_uuid);
@@ -542,11 +579,11 @@ int tarn_claim_check(struct tarn_media *m, const struct tarn_super *sb,
 	struct tarn_identity in_page, in_mirror;
 	uint64_t mirror_off = tarn_mirror_line_off(sb, claim->page, TARNFS_LINE_IDENTITY);
 	struct tarnfs_identity raw, raw_mirror;
-	int ret = tarn_own_nonce(m, sb, claim, err);
+	int ret = TARN_PLANTED(CLAIM_NO_CHECK) ? 0 : tarn_own_nonce(m, sb, claim, err);
 
 	if (ret)
 		return ret;
-	/* Two hosts that raced for the page may have left the loser's mirror. */
+	/* A new claim has not written it yet; an old one may have left another host's there. */
 	ret = tarn_identity_copy(m, sb, tarn_line_off(sb, claim->page, TARNFS_LINE_IDENTITY),
 			    claim->page, &in_page);
 	if (ret)
@@ -577,7 +614,8 @@ int tarn_claim_take(struct tarn_media **media, const struct tarn_super *sb,
 	int ret;
 
 	for (int tries = 0; tries < TARN_CLAIM_TRIES; tries++) {
-		ret = tarn_claim_choose(*media, sb, id, wanted, &page, &again, &settle, err);
+		ret = tries && TARN_PLANTED(CLAIM_RETRY_ON_COPY) ? 0 :
+		      tarn_claim_choose(*media, sb, id, wanted, &page, &again, &settle, err);
 		if (!ret)
 			ret = steps->ready(arg, page, err);
 		if (ret)

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "tarn.h"
+#include "planted.h"
 
 #define TARN_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -69,7 +69,7 @@ static int scan_again(struct pass *p)
 	struct tarn_current now;
 	int ret = tarn_scan(p->s->media, &p->s->sb, &now, NULL, p->err);
 
-	if (ret)
+	if (ret || TARN_PLANTED(REPLAY_NO_RESCAN))
 		return ret;
 	return now.sealed || !tarn_current_same(&now, &p->cur) ? AGAIN : 0;
 }
@@ -336,6 +336,11 @@ static int collect(void *arg, const struct tarn_rec *rec)
 			if (ret)
 				return ret;
 		}
+	}
+	if (TARN_PLANTED(REPLAY_HALF_BATCH) && rec->batch_index) {
+		ret = flush_batches(p);
+		if (ret)
+			return ret;
 	}
 	if (rec->seq > p->seq) {
 		if (tarn_rec_type_name(rec->type) &&

@@ -412,7 +412,9 @@ static int write_log(struct tarn_media *m, const struct tarn_super *sb, const st
 	for (int i = 0; !ret && i < sb->areas; i++)
 		ret = zero_store(m, sb->area[i].off, AREA_HEAD);
 	if (!ret)
-		ret = tarn_media_store(m, log->area_off, &raw, sizeof(raw));
+		ret = TARN_PLANTED(MKFS_LOG_DIRTY) ?
+			      tarn_media_write(m, log->area_off, &raw, sizeof(raw)) :
+			      tarn_media_store(m, log->area_off, &raw, sizeof(raw));
 	return ret;
 }
 
@@ -470,8 +472,10 @@ int tarn_mkfs_write(struct tarn_media *m, const struct tarn_super *sb, const str
 	tarn_super_encode(&raw, sb);
 
 	tarn_stop_point("mkfs-begin");
-	ret = zero_store(m, 0, sb->hosts_off);
+	ret = TARN_PLANTED(MKFS_OLD_SUPER_STAYS) ? 0 : zero_store(m, 0, sb->hosts_off);
 	tarn_stop_point("mkfs-zeroed");
+	if (!ret && TARN_PLANTED(MKFS_SUPER_FIRST))
+		ret = tarn_media_store(m, TARNFS_SUPER_OFF, &raw, sizeof(raw));
 	if (!ret)
 		ret = write_pages(m, sb, owner);
 	tarn_stop_point("mkfs-pages");

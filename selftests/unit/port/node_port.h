@@ -18,6 +18,8 @@
 #include <string.h>
 #include <linux/types.h>
 
+#include "../../../user/lib/planted.h"
+
 typedef __u8 u8;
 typedef __u16 u16;
 typedef __u32 u32;
