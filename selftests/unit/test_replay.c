@@ -545,7 +545,7 @@ static void kernel_refuses(void **state)
 		char offset[96];
 
 		assert_replay(&h[1], -EUCLEAN);
-		snprintf(offset, sizeof(offset), "device offset 0x%llx, seq 3: the kernel refused",
+		snprintf(offset, sizeof(offset), "device offset 0x%llx, seq 4: the kernel refused",
 			 (unsigned long long)log_off(bad));
 		assert_non_null(strstr(err.text, offset));
 		assert_int_equal(testkernel_lookup(h[1].t, "/good") +
