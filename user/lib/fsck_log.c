@@ -111,9 +111,7 @@ static bool check_header(struct pass *p)
 
 	if (tarn_fsck_fetch(p, p->log.area_off, &raw, sizeof(raw)))
 		return false;
-	if (memcmp(raw.magic, TARNFS_LOG_MAGIC, TARNFS_MAGIC_LEN) ||
-	    le32toh(raw.crc) != tarn_log_crc(&p->log.seed, &raw, sizeof(raw),
-					     offsetof(struct tarnfs_log_header, crc))) {
+	if (!tarn_log_header_whole(&raw, &p->log.seed)) {
 		tarn_fsck_find(p, TARN_FSCK_HEADER, p->log.area_off, "log header: %s",
 			       memcmp(raw.magic, TARNFS_LOG_MAGIC, TARNFS_MAGIC_LEN)
 				       ? "there is none" : "checksum");
@@ -700,9 +698,7 @@ static void check_leftovers(struct pass *p)
 		memcpy(seed.uuid, p->sb.uuid, sizeof(seed.uuid));
 		seed.generation = le64toh(raw.generation);
 		seed.host = le16toh(raw.host);
-		if (memcmp(raw.magic, TARNFS_LOG_MAGIC, TARNFS_MAGIC_LEN) ||
-		    le32toh(raw.crc) != tarn_log_crc(&seed, &raw, sizeof(raw),
-						     offsetof(struct tarnfs_log_header, crc)) ||
+		if (!tarn_log_header_whole(&raw, &seed) ||
 		    seed.generation < p->cur.generation ||
 		    (seed.generation == p->cur.generation && seed.host <= p->cur.host) ||
 		    is_named(p, &p->sb.area[i]))

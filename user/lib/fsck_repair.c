@@ -30,27 +30,19 @@ struct fix {
 
 /* ---- sentences ---- */
 
-static bool left(struct fix *fix, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static bool left(struct fix *fix, const char *fmt, ...)
+static void sentence(struct fix *fix, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void sentence(struct fix *fix, const char *fmt, ...)
 {
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(fix->text, sizeof(fix->text), fmt, ap);
 	va_end(ap);
-	return false;
 }
 
-static bool done(struct fix *fix, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static bool done(struct fix *fix, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(fix->text, sizeof(fix->text), fmt, ap);
-	va_end(ap);
-	return true;
-}
+/* What a rule returns: false and why not, or true and how. */
+#define left(...) (sentence(__VA_ARGS__), false)
+#define done(...) (sentence(__VA_ARGS__), true)
 
 static void to_store(struct fix *fix, uint64_t off, const void *bytes, size_t len)
 {
@@ -59,6 +51,13 @@ static void to_store(struct fix *fix, uint64_t off, const void *bytes, size_t le
 	s->off = off;
 	s->len = len;
 	memcpy(s->bytes, bytes, len);
+}
+
+/* A line of page or mirror, and the same of the other. */
+static void to_store_both(struct fix *fix, uint64_t off, uint64_t other, const void *line)
+{
+	to_store(fix, off, line, TARNFS_LINE);
+	to_store(fix, other, line, TARNFS_LINE);
 }
 
 static const struct found *find_any(const struct pass *p, const enum tarn_fsck_number *numbers)
@@ -279,8 +278,7 @@ static bool identity_both(struct pass *p, const struct found *f, struct fix *fix
 	if (!surely_free(p, at.page))
 		return left(fix, "whose page %u is stands nowhere else", at.page);
 	tarn_identity_encode(&raw, &id, at.page, p->sb.uuid);
-	to_store(fix, f->off, &raw, sizeof(raw));
-	to_store(fix, at.other, &raw, sizeof(raw));
+	to_store_both(fix, f->off, at.other, &raw);
 	return done(fix, "host page %u: free, for no host has ever claimed it", at.page);
 }
 
@@ -320,8 +318,7 @@ static bool control_both(struct pass *p, const struct found *f, struct fix *fix)
 		return left(fix, "which log page %u had, if any, stands nowhere else, and without it an "
 			    "older one might count", at.page);
 	tarn_control_encode(&raw, &none, at.page, p->sb.uuid);
-	to_store(fix, f->off, &raw, sizeof(raw));
-	to_store(fix, at.other, &raw, sizeof(raw));
+	to_store_both(fix, f->off, at.other, &raw);
 	return done(fix, "host page %u: no log, for no host has ever claimed it", at.page);
 }
 
@@ -365,8 +362,7 @@ static bool compaction(struct pass *p, const struct found *f, struct fix *fix)
 	c.next_off = c.next_len = 0;
 	c.next_slot = 0;
 	tarn_control_encode(&raw, &c, at.page, p->sb.uuid);
-	to_store(fix, f->off, &raw, sizeof(raw));
-	to_store(fix, at.other, &raw, sizeof(raw));
+	to_store_both(fix, f->off, at.other, &raw);
 	return done(fix, "host page %u: the area is named no more, and the log that counts stays",
 		    at.page);
 }
@@ -378,8 +374,7 @@ static bool free_page(struct pass *p, const struct found *f, struct fix *fix)
 	struct tarnfs_identity raw;
 
 	tarn_identity_encode(&raw, &id, at.page, p->sb.uuid);
-	to_store(fix, f->off, &raw, sizeof(raw));
-	to_store(fix, at.other, &raw, sizeof(raw));
+	to_store_both(fix, f->off, at.other, &raw);
 	return done(fix, "host page %u: free, and of nobody", at.page);
 }
 
@@ -456,7 +451,8 @@ static bool dead_bytes(struct pass *p, const struct found *f, struct fix *fix)
 
 #define NEWER "nothing is changed of what a newer tarnfs has written: use its fsck.tarnfs"
 #define NO_SECOND "there is no second copy of it"
-#define ACKNOWLEDGED "records are not dropped, or made up, without being asked"
+/* of what can be given up with the end of the log: told from the others by its address */
+static const char acknowledged[] = "records are not dropped, or made up, without being asked";
 
 static const struct rule {
 	enum tarn_fsck_number number;
@@ -504,32 +500,32 @@ static const struct rule {
 	{ TARN_FSCK_READONLY, TARN_FSCK_NEVER, NULL, NEWER },
 	{ TARN_FSCK_TAIL, TARN_FSCK_ASKED, dead_bytes, NULL },
 	{ TARN_FSCK_LEFTOVER, TARN_FSCK_ASKED, dead_bytes, NULL },
-	{ TARN_FSCK_RECORD, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
-	{ TARN_FSCK_RECORD_LENGTH, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
-	{ TARN_FSCK_RECORD_FIELD, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
+	{ TARN_FSCK_RECORD, TARN_FSCK_NEVER, NULL, acknowledged },
+	{ TARN_FSCK_RECORD_LENGTH, TARN_FSCK_NEVER, NULL, acknowledged },
+	{ TARN_FSCK_RECORD_FIELD, TARN_FSCK_NEVER, NULL, acknowledged },
 	{ TARN_FSCK_RECORD_NEWER, TARN_FSCK_NEVER, NULL, NEWER },
 	{ TARN_FSCK_RECORD_READONLY, TARN_FSCK_NEVER, NULL, NEWER },
 	{ TARN_FSCK_RECORD_IGNORED, TARN_FSCK_NEVER, NULL, "there is nothing wrong with it" },
 	{ TARN_FSCK_RECORD_UNBUILT, TARN_FSCK_NEVER, NULL, NEWER },
-	{ TARN_FSCK_SEQ, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
-	{ TARN_FSCK_BATCH, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
-	{ TARN_FSCK_BATCH_END, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
-	{ TARN_FSCK_MISPLACED, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
+	{ TARN_FSCK_SEQ, TARN_FSCK_NEVER, NULL, acknowledged },
+	{ TARN_FSCK_BATCH, TARN_FSCK_NEVER, NULL, acknowledged },
+	{ TARN_FSCK_BATCH_END, TARN_FSCK_NEVER, NULL, acknowledged },
+	{ TARN_FSCK_MISPLACED, TARN_FSCK_NEVER, NULL, acknowledged },
 	{ TARN_FSCK_ORDINAL, TARN_FSCK_NEVER, NULL, NO_SECOND },
 	{ TARN_FSCK_ROOT, TARN_FSCK_NEVER, NULL, NO_SECOND },
 	{ TARN_FSCK_CKPT_LENGTH, TARN_FSCK_NEVER, NULL, NO_SECOND },
 	{ TARN_FSCK_CKPT_COUNTS, TARN_FSCK_NEVER, NULL, NO_SECOND },
-	{ TARN_FSCK_GIVEN_UP, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
-	{ TARN_FSCK_INO_TWICE, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
-	{ TARN_FSCK_NO_PARENT, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
-	{ TARN_FSCK_PARENT_LATER, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
-	{ TARN_FSCK_PARENT_TYPE, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
-	{ TARN_FSCK_NAME_TWICE, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
-	{ TARN_FSCK_INO_RANGE, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
-	{ TARN_FSCK_EXTENT_RANGE, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
-	{ TARN_FSCK_EXTENT_SHARED, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
-	{ TARN_FSCK_EXTENT_ALIGN, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
-	{ TARN_FSCK_EXTENT_LENGTH, TARN_FSCK_NEVER, NULL, ACKNOWLEDGED },
+	{ TARN_FSCK_GIVEN_UP, TARN_FSCK_NEVER, NULL, acknowledged },
+	{ TARN_FSCK_INO_TWICE, TARN_FSCK_NEVER, NULL, acknowledged },
+	{ TARN_FSCK_NO_PARENT, TARN_FSCK_NEVER, NULL, acknowledged },
+	{ TARN_FSCK_PARENT_LATER, TARN_FSCK_NEVER, NULL, acknowledged },
+	{ TARN_FSCK_PARENT_TYPE, TARN_FSCK_NEVER, NULL, acknowledged },
+	{ TARN_FSCK_NAME_TWICE, TARN_FSCK_NEVER, NULL, acknowledged },
+	{ TARN_FSCK_INO_RANGE, TARN_FSCK_NEVER, NULL, acknowledged },
+	{ TARN_FSCK_EXTENT_RANGE, TARN_FSCK_NEVER, NULL, acknowledged },
+	{ TARN_FSCK_EXTENT_SHARED, TARN_FSCK_NEVER, NULL, acknowledged },
+	{ TARN_FSCK_EXTENT_ALIGN, TARN_FSCK_NEVER, NULL, acknowledged },
+	{ TARN_FSCK_EXTENT_LENGTH, TARN_FSCK_NEVER, NULL, acknowledged },
 	{ TARN_FSCK_RESERVED, TARN_FSCK_ASKED, reserved, NULL },
 };
 
@@ -605,11 +601,7 @@ static int put(struct pass *p, uint64_t off, const void *bytes, size_t len)
 	tarn_stop_point("repair-store");
 	if (len == sizeof(word) && !(off % sizeof(word))) {	/* a word with a reader of its own is never torn */
 		memcpy(&word, bytes, sizeof(word));
-		ret = tarn_media_write64(p->m, off, word);
-		if (!ret)
-			ret = tarn_media_writeback(p->m, off, len);
-		if (!ret)
-			ret = tarn_media_fence(p->m);
+		ret = tarn_media_store64(p->m, off, word);
 	} else {
 		ret = tarn_media_store(p->m, off, bytes, len);
 	}
@@ -749,7 +741,7 @@ static bool is_loss(enum tarn_fsck_number number)
 {
 	const struct rule *rule = rule_of(number);
 
-	return rule && rule->why && !strcmp(rule->why, ACKNOWLEDGED);
+	return rule && rule->why == acknowledged;
 }
 
 static const struct found *first_loss(const struct pass *p, uint64_t off)

@@ -107,43 +107,29 @@ int tarn_identity_read(struct tarn_media *m, const struct tarn_super *sb, uint16
 	return 0;
 }
 
-static int page_identity_store(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
-			       const struct tarn_identity *id)
+/* One copy. dirty: it stays in the cache, a planted fault. */
+static int copy_store(struct tarn_media *m, const struct tarn_super *sb, uint16_t page, bool mirror,
+		      const struct tarn_identity *id, bool dirty)
 {
+	uint64_t off = mirror ? tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY) :
+				tarn_line_off(sb, page, TARNFS_LINE_IDENTITY);
 	struct tarnfs_identity raw;
 
 	tarn_identity_encode(&raw, id, page, sb->uuid);
-	return (TARN_PLANTED(CLAIM_DIRTY) ? tarn_media_write : tarn_media_store)(
-		m, tarn_line_off(sb, page, TARNFS_LINE_IDENTITY), &raw, sizeof(raw));
-}
-
-static int mirror_identity_store(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
-				 const struct tarn_identity *id)
-{
-	struct tarnfs_identity raw;
-
-	tarn_identity_encode(&raw, id, page, sb->uuid);
-	return tarn_media_store(m, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY), &raw,
-				sizeof(raw));
+	return dirty ? tarn_media_write(m, off, &raw, sizeof(raw)) :
+		       tarn_media_store(m, off, &raw, sizeof(raw));
 }
 
 /* The page first: a reader that finds it torn takes the mirror, which still says what was. */
 static int identity_store(struct tarn_media *m, const struct tarn_super *sb, uint16_t page,
 			  const struct tarn_identity *id)
 {
-	struct tarnfs_identity raw;
-	uint64_t off;
-	int ret;
+	int ret = copy_store(m, sb, page, false, id, TARN_PLANTED(CLAIM_AT_ONCE));
 
-	tarn_identity_encode(&raw, id, page, sb->uuid);
-	off = tarn_line_off(sb, page, TARNFS_LINE_IDENTITY);
-	ret = TARN_PLANTED(CLAIM_AT_ONCE) ? tarn_media_write(m, off, &raw, sizeof(raw)) :
-					    tarn_media_store(m, off, &raw, sizeof(raw));
 	if (!ret)
-		ret = tarn_media_store(m, tarn_mirror_line_off(sb, page, TARNFS_LINE_IDENTITY),
-				       &raw, sizeof(raw));
+		ret = copy_store(m, sb, page, true, id, false);
 	if (!ret && TARN_PLANTED(CLAIM_AT_ONCE))
-		ret = tarn_media_store(m, off, &raw, sizeof(raw));
+		ret = copy_store(m, sb, page, false, id, false);
 	return ret;
 }
 
@@ -528,7 +514,7 @@ int tarn_claim_write(struct tarn_media *m, const struct tarn_super *sb,
 		ret = control_settle(m, sb, page);
 	/* A crash may have torn the mirror: another, while the page is written, would leave none. */
 	if (!ret && claim->again && mirror_ret)
-		ret = mirror_identity_store(m, sb, page, &was);
+		ret = copy_store(m, sb, page, true, &was, false);
 	if (!ret)
 		ret = lines_clear(m, sb, page, claim->nonce, id->node_name);
 	/*
@@ -537,7 +523,7 @@ int tarn_claim_write(struct tarn_media *m, const struct tarn_super *sb,
 	 * then, one copy is whole.
 	 */
 	if (!ret && was.state == TARNFS_PAGE_FREE)
-		ret = page_identity_store(m, sb, page, &now);
+		ret = copy_store(m, sb, page, false, &now, TARN_PLANTED(CLAIM_DIRTY));
 	else if (!ret)
 		ret = identity_store(m, sb, page, &now);
 	if (ret)

@@ -38,6 +38,8 @@ static inline bool tarn_all_zero(const void *buf, size_t len)
 /* ---- media.c ---- */
 /* write, write back, fence: when it returns the bytes are in memory */
 int tarn_media_store(struct tarn_media *m, uint64_t off, const void *buf, size_t len);
+/* The same of one aligned word that is never torn, with its line. */
+int tarn_media_store64(struct tarn_media *m, uint64_t off, uint64_t value);
 
 /* ---- cacheops.c ---- */
 /* The most that one write back of a line overwrites in memory. */
@@ -112,14 +114,14 @@ static inline bool tarn_current_same(const struct tarn_current *a, const struct 
 uint32_t tarn_log_crc(const struct tarn_seed *seed, const void *buf, size_t len, size_t crc_at);
 /* As it is stored: little-endian. */
 uint64_t tarn_commit_word(const struct tarn_seed *seed, uint8_t slot, uint32_t units);
-/* NULL: no such type. */
-const char *tarn_rec_type_name(uint16_t type);
 /* 0, or -EINVAL: one component of 1..255 bytes, not "." or "..", no '/' or NUL */
 int tarn_name_check(const char *name, size_t len);
 
 /* ---- log.c ---- */
 void tarn_log_header_encode(struct tarnfs_log_header *raw, const struct tarn_log *log,
 			    uint64_t nonce, uint64_t time_sec);
+/* Magic and checksum, before any field counts. */
+bool tarn_log_header_whole(const struct tarnfs_log_header *raw, const struct tarn_seed *seed);
 /* The header alone: seed, area and units are set already. */
 int tarn_log_header_read(struct tarn_log *log, struct tarn_media *m, const struct tarn_super *sb,
 			 struct tarn_err *err);
@@ -127,8 +129,6 @@ static inline uint64_t tarn_commit_off(const struct tarn_super *sb, const struct
 {
 	return tarn_line_off(sb, log->seed.host, TARNFS_LINE_COMMIT + log->slot);
 }
-/* 0, or -EINVAL: one component of 1..255 bytes, not "." or "..", no '/' or NUL */
-int tarn_name_check(const char *name, size_t len);
 
 /* ---- kernel.c ---- */
 /* dirfd and metafd stay the caller's; metafd may be -1 until there is one. */

@@ -62,6 +62,13 @@ static const char *header_fault(const struct tarn_log *log, const struct tarnfs_
 	return NULL;
 }
 
+bool tarn_log_header_whole(const struct tarnfs_log_header *raw, const struct tarn_seed *seed)
+{
+	return !memcmp(raw->magic, TARNFS_LOG_MAGIC, TARNFS_MAGIC_LEN) &&
+	       le32toh(raw->crc) == tarn_log_crc(seed, raw, sizeof(*raw),
+						 offsetof(struct tarnfs_log_header, crc));
+}
+
 int tarn_log_header_read(struct tarn_log *log, struct tarn_media *m, const struct tarn_super *sb,
 			 struct tarn_err *err)
 {

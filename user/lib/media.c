@@ -58,6 +58,17 @@ int tarn_media_fetch(struct tarn_media *m, uint64_t off, void *buf, size_t len)
 	return ret ? ret : tarn_media_read(m, off, buf, len);
 }
 
+int tarn_media_store64(struct tarn_media *m, uint64_t off, uint64_t value)
+{
+	int ret = tarn_media_write64(m, off, value);
+
+	if (!ret)
+		ret = tarn_media_writeback(m, off - off % TARNFS_LINE, TARNFS_LINE);
+	if (!ret)
+		ret = tarn_media_fence(m);
+	return ret;
+}
+
 int tarn_media_store(struct tarn_media *m, uint64_t off, const void *buf, size_t len)
 {
 	int ret = tarn_media_write(m, off, buf, len);

@@ -444,14 +444,8 @@ static int write_control(struct tarn_media *m, const struct tarn_super *sb,
 static int write_commit(struct tarn_media *m, const struct tarn_super *sb,
 			const struct tarn_log *log)
 {
-	uint64_t off = tarn_commit_off(sb, log);
-	int ret = tarn_media_write64(m, off, tarn_commit_word(&log->seed, log->slot, log->units));
-
-	if (!ret)
-		ret = tarn_media_writeback(m, off, TARNFS_LINE);
-	if (!ret)
-		ret = tarn_media_fence(m);
-	return ret;
+	return tarn_media_store64(m, tarn_commit_off(sb, log),
+				  tarn_commit_word(&log->seed, log->slot, log->units));
 }
 
 int tarn_mkfs_write(struct tarn_media *m, const struct tarn_super *sb, const struct tarn_mkfs *opt,
