@@ -122,29 +122,6 @@ def report(where, result):
     return not result.failed
 
 
-def crash(full):
-    """The crash explorer: nothing to find as it is, and each planted fault found."""
-    for plant in "", "1":
-        name = "crash-explore" + ("-plant" if plant else "")
-        if not step(name, ["make", "-j2", "-C", "tools/crash", "CC=gcc", f"PLANT={plant}", "WERROR=1"]):
-            return
-    step("crash-clean", [f"{BUILD}/crash/gcc/explore", "--max-ops", "3" if full else "2"])
-    say("crash-faults")
-    code, lines = run("crash-faults", [f"{BUILD}/crash/gcc-plant/explore", "--faults"])
-    with open(f"{TOP}/user/lib/planted.h", encoding="ascii") as f:
-        names = re.findall(r"^\tFAULT\(\w+, \"([a-z-]+)\"", f.read(), re.M)
-    found = {m.group(1) for m in (re.match(r"found ([a-z-]+): ", x) for x in lines) if m}
-    result = tap.Result()
-    for name in names:
-        if name in found:
-            result.passed += 1
-        else:
-            result.failures.append(f"planted fault {name}: not found")
-    if not names or (code and not result.failures):
-        result.failures.append(f"exit status {code}")
-    report("crash-faults", result)
-
-
 # --- steps -----------------------------------------------------------------------------
 
 def unit(name, command):
@@ -181,6 +158,29 @@ def host_tests(name, *command):
     code, lines = run(name, command)
     if not report(name, tap.parse(lines, code)):
         show([x for x in lines if not x.startswith("ok ")][-40:])
+
+
+def crash(full):
+    """The crash explorer: nothing to find as it is, and each planted fault found."""
+    for plant in "", "1":
+        name = "crash-explore" + ("-plant" if plant else "")
+        if not step(name, ["make", "-j2", "-C", "tools/crash", "CC=gcc", f"PLANT={plant}", "WERROR=1"]):
+            return
+    step("crash-clean", [f"{BUILD}/crash/gcc/explore", "--max-ops", "3" if full else "2"])
+    say("crash-faults")
+    code, lines = run("crash-faults", [f"{BUILD}/crash/gcc-plant/explore", "--faults"])
+    with open(f"{TOP}/user/lib/planted.h", encoding="ascii") as f:
+        names = re.findall(r"^\tFAULT\(\w+, \"([a-z-]+)\"", f.read(), re.M)
+    found = {m.group(1) for m in (re.match(r"found ([a-z-]+): ", x) for x in lines) if m}
+    result = tap.Result()
+    for name in names:
+        if name in found:
+            result.passed += 1
+        else:
+            result.failures.append(f"planted fault {name}: not found")
+    if not names or (code and not result.failures):
+        result.failures.append(f"exit status {code}")
+    report("crash-faults", result)
 
 
 def split_tests(lines):

@@ -67,6 +67,22 @@ void fuzz_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2), noretu
 		if (!(cond))			\
 			fuzz_fail(__VA_ARGS__);	\
 	} while (0)
+/* The random numbers of the mutators: xorshift64*, Vigna 2016. */
+extern uint64_t rng;
+
+static inline void rnd_seed(unsigned int seed)
+{
+	rng = seed * 0x9e3779b97f4a7c15ULL + 1;
+}
+
+static inline uint32_t rnd(uint32_t below)
+{
+	rng ^= rng >> 12;
+	rng ^= rng << 25;
+	rng ^= rng >> 27;
+	return (uint32_t)((rng * 0x2545f4914f6cdd1dULL >> 33) % below);
+}
+
 /* What goes to a terminal: no control bytes, nothing that is not ASCII. */
 void fuzz_check_text(const char *text);
 /* An error has its sentence, success is 0. */

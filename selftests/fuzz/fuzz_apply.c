@@ -569,17 +569,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 /* ---- mutations: whole steps ---- */
 
-static uint64_t rng;
-
-static uint32_t rnd(uint32_t below)
-{
-	/* xorshift64*, Vigna 2016 */
-	rng ^= rng >> 12;
-	rng ^= rng << 25;
-	rng ^= rng >> 27;
-	return (uint32_t)((rng * 0x2545f4914f6cdd1dULL >> 33) % below);
-}
-
 static void new_step(uint8_t *s)
 {
 	static const uint8_t likely[] = { DIRECTORY, DIRECTORY, FILE_AT, FILE_AT, FILE_AT, SYMLINK,
@@ -608,7 +597,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned
 {
 	size_t count = size ? (size - 1) / STEP : 0;
 
-	rng = seed * 0x9e3779b97f4a7c15ULL + 1;
+	rnd_seed(seed);
 	rnd(2);
 	if (room < 1 + STEP || !rnd(16))
 		return LLVMFuzzerMutate(data, size, room);

@@ -4,6 +4,7 @@
  * an input, and put back line by line, so that a run costs what it changed.
  */
 #include "fuzz.h"
+#include "records.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 struct tarn_super fuzz_super;
+uint64_t rng;
 struct tarn_claim fuzz_claim[FUZZ_PAGES];
 struct tarn_host_id fuzz_host[FUZZ_PAGES];
 
@@ -212,25 +214,6 @@ static void put(const struct tarn_rec *rec, const struct tarn_seed *seed)
 	units += tarn_rec_units(rec);
 }
 
-static struct tarn_rec node(uint16_t type, uint64_t seq, uint64_t ino, uint64_t parent,
-			    const char *name)
-{
-	return (struct tarn_rec){ .type = type, .seq = seq, .ino = ino, .parent = parent,
-				  .name = name, .name_len = (uint16_t)strlen(name), .mode = 0644 };
-}
-
-static struct tarn_rec file(uint64_t seq, uint64_t ino, uint64_t parent, const char *name,
-			    uint64_t size, uint64_t off)
-{
-	struct tarn_rec rec = node(TARNFS_REC_FILE, seq, ino, parent, name);
-
-	rec.size = size;
-	rec.extents = size ? 1 : 0;
-	rec.ext_off = size ? fuzz_super.data_start + off : 0;
-	rec.ext_len = tarn_round_up(size, TARNFS_BLOCK);
-	return rec;
-}
-
 static void make_log(void)
 {
 	struct tarn_log log = {
@@ -242,35 +225,35 @@ static void make_log(void)
 
 	memcpy(log.seed.uuid, fuzz_super.uuid, sizeof(log.seed.uuid));
 	units = TARNFS_LOG_HEADER_UNITS;
-	rec = node(TARNFS_REC_DIRECTORY, 1, 1, 1, "");
+	rec = record_node(TARNFS_REC_DIRECTORY, 1, 1, 1, "");
 	rec.flags = TARNFS_RECORD_CKPT;
 	put(&rec, &log.seed);
-	rec = node(TARNFS_REC_DIRECTORY, 2, 16, 1, "old");
+	rec = record_node(TARNFS_REC_DIRECTORY, 2, 16, 1, "old");
 	rec.flags = TARNFS_RECORD_CKPT;
 	put(&rec, &log.seed);
-	rec = file(3, 17, 16, "in it", 5000, 0);
+	rec = record_file(&fuzz_super, 3, 17, 16, "in it", 5000, 0);
 	rec.flags = TARNFS_RECORD_CKPT;
 	put(&rec, &log.seed);
 	rec = (struct tarn_rec){ .type = TARNFS_REC_CHECKPOINT_END, .flags = TARNFS_RECORD_CKPT,
 				 .seq = 4, .directories = 2, .files = 1 };
 	put(&rec, &log.seed);
 	log.ckpt_units = units - TARNFS_LOG_HEADER_UNITS;
-	rec = node(TARNFS_REC_DIRECTORY, 1, 20, 1, "d");
+	rec = record_node(TARNFS_REC_DIRECTORY, 1, 20, 1, "d");
 	put(&rec, &log.seed);
-	rec = file(2, 21, 20, "f", 4096, 8192);
+	rec = record_file(&fuzz_super, 2, 21, 20, "f", 4096, 8192);
 	put(&rec, &log.seed);
-	rec = node(TARNFS_REC_SYMLINK, 3, 22, 20, "l");
+	rec = record_node(TARNFS_REC_SYMLINK, 3, 22, 20, "l");
 	rec.target = "../f";
 	rec.target_len = 4;
 	put(&rec, &log.seed);
-	rec = file(4, 23, 1, "one", 1, 12288);
+	rec = record_file(&fuzz_super, 4, 23, 1, "one", 1, 12288);
 	rec.batch_left = 2;
 	put(&rec, &log.seed);
-	rec = file(5, 24, 1, "two", 0, 0);
+	rec = record_file(&fuzz_super, 5, 24, 1, "two", 0, 0);
 	rec.batch_index = 1;
 	rec.batch_left = 1;
 	put(&rec, &log.seed);
-	rec = file(6, 25, 20, "huge", TARNFS_HUGE, TARNFS_HUGE);
+	rec = record_file(&fuzz_super, 6, 25, 20, "huge", TARNFS_HUGE, TARNFS_HUGE);
 	rec.batch_index = 2;
 	put(&rec, &log.seed);
 	tarn_log_header_encode((struct tarnfs_log_header *)(fuzz_image + fuzz_super.area[0].off),

@@ -11,17 +11,6 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned
 size_t LLVMFuzzerCustomCrossOver(const uint8_t *data1, size_t size1, const uint8_t *data2,
 				 size_t size2, uint8_t *out, size_t room, unsigned int seed);
 
-static uint64_t rng;
-
-static uint32_t rnd(uint32_t below)
-{
-	/* xorshift64*, Vigna 2016 */
-	rng ^= rng >> 12;
-	rng ^= rng << 25;
-	rng ^= rng >> 27;
-	return (uint32_t)((rng * 0x2545f4914f6cdd1dULL >> 33) % below);
-}
-
 #define PICK(array) ((array)[rnd(TARN_ARRAY_SIZE(array))])
 
 /* The image that is worked on, the first one or the late one. */
@@ -767,7 +756,7 @@ static void mutate_image(void)
 static void begin(const uint8_t *data, size_t size, struct fuzz_input *in, unsigned int seed)
 {
 	fuzz_image_init();
-	rng = seed * 0x9e3779b97f4a7c15ULL + 1;
+	rnd_seed(seed);
 	rnd(2);
 	fuzz_image_load(data, size, in);
 	if (in->when)

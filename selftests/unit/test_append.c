@@ -59,16 +59,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-static int64_t replay(struct testhost *host)
-{
-	int64_t n;
-
-	host->s.kernel->ops->lock(host->s.kernel);
-	n = tarn_replay(&host->s, true, &err);
-	host->s.kernel->ops->unlock(host->s.kernel);
-	return n;
-}
-
 static struct tarn_new new_file(const char *name, uint64_t size)
 {
 	return (struct tarn_new){ .item = { .type = TARNFS_TYPE_FILE, .size = size },
@@ -164,7 +154,7 @@ static void batch_order(void **state)
 	assert_int_equal(testkernel_lookup(h[0].t, "/d/l"), news[3].item.ino);
 	/* the other host sees nothing before it replays, then just the same */
 	assert_int_equal(testkernel_lookup(h[1].t, "/d"), 0);
-	assert_int_equal(replay(&h[1]), 4);
+	assert_int_equal(testhost_replay(&h[1], &err), 4);
 	mine = testkernel_dump(h[0].t);
 	theirs = testkernel_dump(h[1].t);
 	assert_string_equal(mine, theirs);
@@ -265,7 +255,7 @@ static void refused_before_reserve(void **state)
 	long_target[4095] = '\0';
 	new.name = long_name;
 	assert_int_equal(create(&h[0], &new, 1), 0);
-	assert_int_equal(replay(&h[1]), 1);
+	assert_int_equal(testhost_replay(&h[1], &err), 1);
 }
 
 static void too_many(void **state)
@@ -366,7 +356,7 @@ static void log_exactly_full(void **state)
 	reserve = memory_bytes(mem) + sb.area[0].off + USABLE * TARNFS_LINE;
 	for (uint64_t i = 0; i < TARNFS_LOG_RESERVE_MIN; i++)
 		assert_int_equal(reserve[i], 0xa5);
-	assert_int_equal(replay(&h[1]), (int64_t)fits);
+	assert_int_equal(testhost_replay(&h[1], &err), (int64_t)fits);
 	assert_no_fault(h[1].r);
 	many_free(news, fits + 1);
 }
@@ -500,7 +490,7 @@ static void sealed_during_commit(void **state)
 	/* a seal that is withdrawn: the next replay shows it */
 	recorder_hook(h[0].r, NULL, NULL);
 	put_control(1, TARNFS_CONTROL_NONE, 0);
-	assert_int_equal(replay(&h[0]), 1);
+	assert_int_equal(testhost_replay(&h[0], &err), 1);
 	assert_int_not_equal(testkernel_lookup(h[0].t, "/a"), 0);
 }
 
@@ -557,7 +547,7 @@ static void watch_was_first(void **state)
 	assert_int_not_equal(testkernel_lookup(h[0].t, "/a"), 0);
 	/* this session knows where the log ends */
 	assert_int_equal(testhost_create(&h[0], "b", 0, &err), 0);
-	assert_int_equal(replay(&h[1]), 2);
+	assert_int_equal(testhost_replay(&h[1], &err), 2);
 	assert_no_fault(h[0].r);
 }
 
@@ -572,11 +562,11 @@ static void apply_fails(void **state)
 	assert_int_equal(testhost_create(&h[0], "a", 5000, &err), -ENOMEM);
 	assert_non_null(strstr(err.text, "committed"));
 	assert_int_equal(testkernel_lookup(h[0].t, "/a"), 0);
-	assert_int_equal(replay(&h[0]), 1);
+	assert_int_equal(testhost_replay(&h[0], &err), 1);
 	assert_int_not_equal(testkernel_lookup(h[0].t, "/a"), 0);
 	assert_int_equal(testhost_create(&h[0], "b", 0, &err), 0);
 	/* AT_END that does not count is no failure of the entries */
-	assert_int_equal(replay(&h[1]), 2);
+	assert_int_equal(testhost_replay(&h[1], &err), 2);
 }
 
 /* ---- bad memory ---- */
@@ -588,7 +578,7 @@ static void poisoned_log(void **state)
 	assert_int_equal(testhost_create(&h[0], "a", 0, &err), -EIO);
 	assert_non_null(strstr(err.text, "nothing was committed"));
 	assert_non_null(strstr(err.text, "0x2001c6"));
-	assert_int_equal(replay(&h[1]), 0);
+	assert_int_equal(testhost_replay(&h[1], &err), 0);
 }
 
 static struct recorder *poisoned;
@@ -661,12 +651,12 @@ static void killed_at_each_point(void **state)
 
 		create_and_die(points[i].name, "a");
 		if (points[i].committed)
-			assert_true(replay(&h[1]) == 1 && testkernel_lookup(h[1].t, "/a"));
+			assert_true(testhost_replay(&h[1], &err) == 1 && testkernel_lookup(h[1].t, "/a"));
 		else
-			assert_true(replay(&h[1]) == 0 && !testkernel_lookup(h[1].t, "/a"));
+			assert_true(testhost_replay(&h[1], &err) == 0 && !testkernel_lookup(h[1].t, "/a"));
 		/* the range is not free yet: nobody knows here that it is committed */
 		assert_int_equal(testhost_create(&h[0], "b", 5000, &err), 0);
-		assert_int_equal(replay(&h[1]), 1);
+		assert_int_equal(testhost_replay(&h[1], &err), 1);
 		mine = testkernel_dump(h[0].t);
 		theirs = testkernel_dump(h[1].t);
 		assert_string_equal(mine, theirs);
@@ -716,7 +706,7 @@ static void readonly_record(void **state)
 	}
 	assert_nothing_written(&h[0]);
 	/* but it takes its seq */
-	assert_int_equal(replay(&h[1]), 1);
+	assert_int_equal(testhost_replay(&h[1], &err), 1);
 	assert_int_equal(h[1].s.st.seq, 1);
 }
 

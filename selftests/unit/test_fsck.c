@@ -5,6 +5,7 @@
  * zero covers and has changed; and bears whatever stands on the media. What it
  * repairs is as good as before, once and for all.
  */
+#include "records.h"
 #include "testkernel.h"
 #include "fsck.h"
 
@@ -184,25 +185,6 @@ static void put(const struct tarn_rec *rec)
 	units += tarn_rec_units(rec);
 }
 
-static struct tarn_rec node(uint16_t type, uint64_t seq, uint64_t ino, uint64_t parent,
-			    const char *name)
-{
-	return (struct tarn_rec){ .type = type, .seq = seq, .ino = ino, .parent = parent,
-				  .name = name, .name_len = (uint16_t)strlen(name), .mode = 0644 };
-}
-
-static struct tarn_rec file(uint64_t seq, uint64_t ino, uint64_t parent, const char *name,
-			    uint64_t size, uint64_t off)
-{
-	struct tarn_rec rec = node(TARNFS_REC_FILE, seq, ino, parent, name);
-
-	rec.size = size;
-	rec.extents = size ? 1 : 0;
-	rec.ext_off = size ? sb.data_start + off : 0;
-	rec.ext_len = tarn_round_up(size, TARNFS_BLOCK);
-	return rec;
-}
-
 /* Where the records of build_log() stand. */
 enum { C_ROOT = 4, C_DIR = 5, C_FILE = 7, C_END = 9, R_DIR = 10, R_FILE = 12, R_LINK = 14,
        R_BATCH = 16, R_END = 20 };
@@ -241,31 +223,31 @@ static void build_log(uint16_t host, uint64_t generation, int area)
 	log_area = sb.area[area].off;
 	tarn_log_header_encode(header(), &log, NONCE, 1700000000);
 	units = C_ROOT;
-	rec = node(TARNFS_REC_DIRECTORY, 1, 1, 1, "");
+	rec = record_node(TARNFS_REC_DIRECTORY, 1, 1, 1, "");
 	rec.flags = TARNFS_RECORD_CKPT;
 	put(&rec);
-	rec = node(TARNFS_REC_DIRECTORY, 2, 16, 1, "old");
+	rec = record_node(TARNFS_REC_DIRECTORY, 2, 16, 1, "old");
 	rec.flags = TARNFS_RECORD_CKPT;
 	put(&rec);
-	rec = file(3, 17, 16, "in it", 5000, 0);
+	rec = record_file(&sb, 3, 17, 16, "in it", 5000, 0);
 	rec.flags = TARNFS_RECORD_CKPT;
 	put(&rec);
 	rec = (struct tarn_rec){ .type = TARNFS_REC_CHECKPOINT_END, .flags = TARNFS_RECORD_CKPT,
 				 .seq = 4, .directories = 2, .files = 1 };
 	put(&rec);
 	assert_int_equal(units, R_DIR);
-	rec = node(TARNFS_REC_DIRECTORY, 1, 20, 1, "d");
+	rec = record_node(TARNFS_REC_DIRECTORY, 1, 20, 1, "d");
 	put(&rec);
-	rec = file(2, 21, 20, "f", 4096, 8192);
+	rec = record_file(&sb, 2, 21, 20, "f", 4096, 8192);
 	put(&rec);
-	rec = node(TARNFS_REC_SYMLINK, 3, 22, 20, "l");
+	rec = record_node(TARNFS_REC_SYMLINK, 3, 22, 20, "l");
 	rec.target = "../f";
 	rec.target_len = 4;
 	put(&rec);
-	rec = file(4, 23, 1, "one", 1, 12288);
+	rec = record_file(&sb, 4, 23, 1, "one", 1, 12288);
 	rec.batch_left = 1;
 	put(&rec);
-	rec = file(5, 24, 1, "two", 0, 0);
+	rec = record_file(&sb, 5, 24, 1, "two", 0, 0);
 	rec.batch_index = 1;
 	put(&rec);
 	assert_int_equal(units, R_END);
@@ -588,7 +570,7 @@ static void record_unbuilt(void) { set_type(R_LINK, TARNFS_REC_UNLINK, 0); }
 
 static void seq_gap(void)
 {
-	struct tarn_rec rec = node(TARNFS_REC_DIRECTORY, 7, 30, 1, "n");
+	struct tarn_rec rec = record_node(TARNFS_REC_DIRECTORY, 7, 30, 1, "n");
 
 	put(&rec);
 	commit(units);
@@ -712,66 +694,66 @@ static void add(struct tarn_rec rec)
 	commit(units);
 }
 
-static void ino_twice(void) { add(file(6, 21, 1, "again", 0, 0)); }
-static void no_parent(void) { add(file(6, 30, 29, "x", 0, 0)); }
+static void ino_twice(void) { add(record_file(&sb, 6, 21, 1, "again", 0, 0)); }
+static void no_parent(void) { add(record_file(&sb, 6, 30, 29, "x", 0, 0)); }
 
 static void no_parent_twice(void)
 {
-	add(file(6, 30, 29, "x", 0, 0));
-	add(file(7, 31, 29, "y", 0, 0));
-	add(file(8, 32, 28, "y", 0, 0));
+	add(record_file(&sb, 6, 30, 29, "x", 0, 0));
+	add(record_file(&sb, 7, 31, 29, "y", 0, 0));
+	add(record_file(&sb, 8, 32, 28, "y", 0, 0));
 }
 
 static void parent_later(void)
 {
-	add(file(6, 30, 31, "x", 0, 0));
-	add(node(TARNFS_REC_DIRECTORY, 7, 31, 1, "late"));
+	add(record_file(&sb, 6, 30, 31, "x", 0, 0));
+	add(record_node(TARNFS_REC_DIRECTORY, 7, 31, 1, "late"));
 }
 
 /* Two directories in each other: the first of them has a later parent. */
 static void cycle(void)
 {
-	add(node(TARNFS_REC_DIRECTORY, 6, 30, 31, "x"));
-	add(node(TARNFS_REC_DIRECTORY, 7, 31, 30, "y"));
+	add(record_node(TARNFS_REC_DIRECTORY, 6, 30, 31, "x"));
+	add(record_node(TARNFS_REC_DIRECTORY, 7, 31, 30, "y"));
 }
 
-static void parent_type(void) { add(file(6, 30, 21, "x", 0, 0)); }
-static void name_twice(void) { add(file(6, 30, 20, "f", 0, 0)); }
+static void parent_type(void) { add(record_file(&sb, 6, 30, 21, "x", 0, 0)); }
+static void name_twice(void) { add(record_file(&sb, 6, 30, 20, "f", 0, 0)); }
 static void ino_range(void) { header()->next_ino = htole64(17); seal_header(); }
 
 /* The last number that RESERVE can have handed out is none, the next is. */
 static void ino_jump(void)
 {
-	add(node(TARNFS_REC_DIRECTORY, 6, 24 + TARNFS_INO_JUMP, 1, "far"));
-	add(node(TARNFS_REC_DIRECTORY, 7, 25 + 2 * TARNFS_INO_JUMP, 1, "too far"));
+	add(record_node(TARNFS_REC_DIRECTORY, 6, 24 + TARNFS_INO_JUMP, 1, "far"));
+	add(record_node(TARNFS_REC_DIRECTORY, 7, 25 + 2 * TARNFS_INO_JUMP, 1, "too far"));
 }
 
-static void extent_below(void) { add(file(6, 30, 1, "x", 1, (uint64_t)0 - 4096)); }
-static void extent_above(void) { add(file(6, 30, 1, "x", 4097, 4 * MIB - 4096)); }
+static void extent_below(void) { add(record_file(&sb, 6, 30, 1, "x", 1, (uint64_t)0 - 4096)); }
+static void extent_above(void) { add(record_file(&sb, 6, 30, 1, "x", 4097, 4 * MIB - 4096)); }
 /* A log of a device that has grown: the kernel goes by the superblock. */
 static void extent_grown(void)
 {
-	add(file(6, 30, 1, "x", 1, 4 * MIB - 4096));
+	add(record_file(&sb, 6, 30, 1, "x", 1, 4 * MIB - 4096));
 	for (uint64_t off = 0; off <= TARNFS_SUPER2_OFF; off += TARNFS_SUPER2_OFF) {
 		((struct tarnfs_super *)(bytes + off))->data_end = htole64(sb.data_end - 4096);
 		seal_super(off);
 	}
 }
 
-static void extent_overlap(void) { add(file(6, 30, 1, "x", 4097, 4096)); }
-static void extent_align(void) { add(file(6, 30, 1, "x", 2 * MIB, 1 * MIB)); }
+static void extent_overlap(void) { add(record_file(&sb, 6, 30, 1, "x", 4097, 4096)); }
+static void extent_align(void) { add(record_file(&sb, 6, 30, 1, "x", 2 * MIB, 1 * MIB)); }
 
 /* Each begins within the first, which reaches past all of them. */
 static void extent_nested(void)
 {
-	add(file(6, 30, 1, "x", 2 * MIB, 2 * MIB));
-	add(file(7, 31, 1, "y", 1, 2 * MIB + 4096));
-	add(file(8, 32, 1, "z", 1, 3 * MIB));
+	add(record_file(&sb, 6, 30, 1, "x", 2 * MIB, 2 * MIB));
+	add(record_file(&sb, 7, 31, 1, "y", 1, 2 * MIB + 4096));
+	add(record_file(&sb, 8, 32, 1, "z", 1, 3 * MIB));
 }
 
 static void extent_length(void)
 {
-	struct tarn_rec rec = file(6, 30, 1, "x", 1, 65536);
+	struct tarn_rec rec = record_file(&sb, 6, 30, 1, "x", 1, 65536);
 
 	rec.ext_len = 8192;
 	add(rec);
@@ -1167,7 +1149,7 @@ static void full_log(void **state)
 
 	(void)state;
 	while (units + 2 <= MIB / TARNFS_LINE) {
-		struct tarn_rec rec = file(seq, 30, 29, "same", 2 * MIB, 0);
+		struct tarn_rec rec = record_file(&sb, seq, 30, 29, "same", 2 * MIB, 0);
 
 		put(&rec);
 		seq++;
@@ -1207,7 +1189,7 @@ static void hook_append(uint64_t off, size_t len)
 {
 	(void)len;
 	if (off == log_area && !hook_count++)
-		add(file(6, 30, 1, "new", 1, 65536));
+		add(record_file(&sb, 6, 30, 1, "new", 1, 65536));
 }
 
 static void append_meanwhile(void **state)
@@ -1235,7 +1217,7 @@ static void compaction_meanwhile(void **state)
 
 	(void)state;
 	while (units < 4096 / TARNFS_LINE + 2)
-		add(node(TARNFS_REC_DIRECTORY, units / 2 - 4, units + 100, 1,
+		add(record_node(TARNFS_REC_DIRECTORY, units / 2 - 4, units + 100, 1,
 			 (char[]){ (char)('A' + units / 2), 0 }));
 	assert_clean();
 	hook_count = 0;

@@ -128,16 +128,6 @@ static void same_dumps(struct testhost *a, struct testhost *b)
 	free(theirs);
 }
 
-static int64_t replay(struct testhost *host)
-{
-	int64_t n;
-
-	host->s.kernel->ops->lock(host->s.kernel);
-	n = tarn_replay(&host->s, true, &err);
-	host->s.kernel->ops->unlock(host->s.kernel);
-	return n;
-}
-
 static void on_finding(void *arg, const struct tarn_fsck_finding *f)
 {
 	(void)arg;
@@ -163,7 +153,7 @@ static void all_agree(void)
 {
 	struct testhost late;
 
-	if (replay(&h[1]) < 0)
+	if (testhost_replay(&h[1], &err) < 0)
 		fail_msg("replay: %s", err.text);
 	same_dumps(&h[0], &h[1]);
 	testhost_start_on(&late, map(), &sb, 2);
@@ -578,7 +568,7 @@ static void largest_checkpoint(void **state)
 			late.s.claim.nonce = 1;
 			assert_int_equal(tarn_claim_write(late.s.media, &sb, &late.id, 0,
 							  &late.s.claim, &err), 0);
-			assert_int_equal(replay(&late), -EOPNOTSUPP);
+			assert_int_equal(testhost_replay(&late, &err), -EOPNOTSUPP);
 			assert_string_equal(err.text,
 					    "the checkpoint has more than 65536 entries, which this "
 					    "version cannot load");
@@ -622,7 +612,7 @@ static void all_hosts(uint32_t hosts)
 	h[0] = all[0];
 	taken((struct tarn_new[]){ new_file("f", 4096) }, 1);
 	for (uint32_t i = 1; i < hosts; i++) {
-		assert_int_equal(replay(&all[i]), 1);
+		assert_int_equal(testhost_replay(&all[i], &err), 1);
 		same_dumps(&h[0], &all[i]);
 	}
 	all[0] = h[0];
@@ -860,14 +850,14 @@ static void log_to_its_last_line(void **state)
 	}
 	assert_int_equal(w.log.units, MIB / TARNFS_LINE);
 	hand_commit(&w);
-	assert_int_equal(replay(&h[0]), (int64_t)w.seq);
+	assert_int_equal(testhost_replay(&h[0], &err), (int64_t)w.seq);
 	all_agree();
 	full_text(text, 2, 0, 15360);
 	refused((struct tarn_new[]){ new_file("f", 0) }, 1, -ENOSPC, text);
 	hand_open(&w);
 	w.log.units++;
 	hand_commit(&w);
-	assert_int_equal(replay(&h[1]), -EUCLEAN);
+	assert_int_equal(testhost_replay(&h[1], &err), -EUCLEAN);
 	assert_non_null(strstr(err.text, ": 16385 units in an area of 1048576 bytes"));
 	same_dumps(&h[0], &h[1]);
 }
@@ -907,7 +897,7 @@ static void last_seq(void **state)
 		"no sequence number for a record: 1 are needed, 0 are left; make a new file "
 		"system");
 	all_agree();
-	assert_int_equal(replay(&h[1]), 0);
+	assert_int_equal(testhost_replay(&h[1], &err), 0);
 }
 
 static void last_ino(void **state)
@@ -938,7 +928,7 @@ static void last_ino(void **state)
 	testhost_start_on(&h[0], map(), &sb, 0);
 	nr_hosts = 1;
 	assert_int_equal(tarn_claim_write(h[0].s.media, &sb, &h[0].id, 0, &h[0].s.claim, &err), 0);
-	assert_int_equal(replay(&h[0]), -EUCLEAN);
+	assert_int_equal(testhost_replay(&h[0], &err), -EUCLEAN);
 	assert_non_null(strstr(err.text, "damaged (inode number)"));
 	assert_true(h[0].s.st.state & TARNFS_ST_FRESH);
 }

@@ -44,19 +44,9 @@ static int teardown(void **state)
 	return 0;
 }
 
-static int64_t replay(struct testhost *host)
-{
-	int64_t n;
-
-	host->s.kernel->ops->lock(host->s.kernel);
-	n = tarn_replay(&host->s, true, &err);
-	host->s.kernel->ops->unlock(host->s.kernel);
-	return n;
-}
-
 static void assert_replay(struct testhost *host, int64_t expect)
 {
-	int64_t n = replay(host);
+	int64_t n = testhost_replay(host, &err);
 
 	if (n != expect)
 		fail_msg("replay: %lld instead of %lld: %s", (long long)n, (long long)expect,
@@ -184,11 +174,11 @@ static void ten_thousand_files(void **state)
 		assert_no_fault(master.r);
 		recorder_take(master.r);
 		if (commit == 4)
-			assert_int_equal(replay(&late), 5000);
+			assert_int_equal(testhost_replay(&late, &err), 5000);
 	}
 	free(news);
 	free(names);
-	assert_int_equal(replay(&late), 5000);
+	assert_int_equal(testhost_replay(&late, &err), 5000);
 	assert_same_tree(&master, &late);
 	assert_no_fault(late.r);
 	testhost_stop(&late);
@@ -234,7 +224,7 @@ static void more_than_one_call(void **state)
 	testkernel_recorder(client.t, client.r);
 	assert_int_equal(tarn_claim_write(client.s.media, &big_sb, &client.id, 1, &client.s.claim,
 					  &err), 0);
-	assert_int_equal(replay(&client), per_commit * commits + 1);
+	assert_int_equal(testhost_replay(&client, &err), per_commit * commits + 1);
 	ops = recorder_take(client.r);
 	assert_non_null(strstr(ops, "APPLY check 60000\nAPPLY 60000\n" SCAN
 			       "APPLY check 10000\nAPPLY 10000\nAPPLY at-end 0\n"));
@@ -667,7 +657,7 @@ static void new_generation_at_any_moment(void **state)
 		create("a");
 		restart();
 		recorder_hook(h[1].r, at_hook, &at);
-		n = replay(&h[1]);
+		n = testhost_replay(&h[1], &err);
 		recorder_hook(h[1].r, NULL, NULL);
 		if (at.left >= 0)
 			break;		/* the replay has fewer operations than that */
@@ -848,7 +838,7 @@ static void two_at_once(void **state)
 	restart();
 	watch = h[1].s;
 	testkernel_hook(h[1].t, replay_elsewhere, NULL);
-	assert_true(replay(&h[1]) >= 0);
+	assert_true(testhost_replay(&h[1], &err) >= 0);
 	assert_same_tree(&h[0], &h[1]);
 }
 

@@ -637,6 +637,16 @@ void testhost_start(struct testhost *h, struct memory *mem, const struct tarn_su
 	h->r = r;
 }
 
+int64_t testhost_replay(struct testhost *h, struct tarn_err *err)
+{
+	int64_t n;
+
+	h->s.kernel->ops->lock(h->s.kernel);
+	n = tarn_replay(&h->s, true, err);
+	h->s.kernel->ops->unlock(h->s.kernel);
+	return n;
+}
+
 void testhost_mount(struct testhost *h)
 {
 	struct tarn_err err = { "" };
@@ -647,10 +657,8 @@ void testhost_mount(struct testhost *h)
 	    tarn_claim_write(h->s.media, &h->s.sb, &h->id, page, &h->s.claim, &err) ||
 	    tarn_claim_check(h->s.media, &h->s.sb, &h->s.claim, &err))
 		fail_msg("claim: %s", err.text);
-	h->s.kernel->ops->lock(h->s.kernel);
-	if (tarn_replay(&h->s, true, &err) < 0)
+	if (testhost_replay(h, &err) < 0)
 		fail_msg("replay: %s", err.text);
-	h->s.kernel->ops->unlock(h->s.kernel);
 	if (!h->r)
 		return;
 	assert_no_fault(h->r);

@@ -73,6 +73,8 @@ void testhost_start_on(struct testhost *h, struct tarn_media *media, const struc
 		       int n);
 /* Claims a page and replays, as mount.tarnfs does; fails the test when that fails. */
 void testhost_mount(struct testhost *h);
+/* What tarn_replay() says, at the end and under the append lock, as tarnfs logplay does. */
+int64_t testhost_replay(struct testhost *h, struct tarn_err *err);
 void testhost_stop(struct testhost *h);
 /* The session ends and a new one begins, as with the next command. */
 void testhost_next_command(struct testhost *h);

@@ -749,34 +749,36 @@ static const struct tarn_media_ops sim_ops = {
 
 /* ---- hosts and processes ---- */
 
-void sim_process_gone(struct sim *s, unsigned int process)
+/* No fence will come for what a process (whole_host: all of them) has written back. */
+static void never_fenced(struct sim *s, bool whole_host, unsigned int who)
 {
 	uint32_t left = 0;
 
-	for (uint32_t i = 0; i < s->st.nr_flights; i++)
-		if (s->st.flights[i].process != process)
-			s->st.flights[left++] = s->st.flights[i];
+	for (uint32_t i = 0; i < s->st.nr_flights; i++) {
+		const struct flight *f = &s->st.flights[i];
+
+		if ((whole_host ? f->host : f->process) != who)
+			s->st.flights[left++] = *f;
+	}
 	s->st.nr_flights = left;
 	left = 0;
-	for (uint32_t i = 0; i < s->st.nr_ranges; i++)
-		if (s->st.ranges[i].process != process)
-			s->st.ranges[left++] = s->st.ranges[i];
+	for (uint32_t i = 0; i < s->st.nr_ranges; i++) {
+		const struct range *r = &s->st.ranges[i];
+
+		if ((whole_host ? r->host : r->process) != who)
+			s->st.ranges[left++] = *r;
+	}
 	s->st.nr_ranges = left;
+}
+
+void sim_process_gone(struct sim *s, unsigned int process)
+{
+	never_fenced(s, false, process);
 }
 
 void sim_crash(struct sim *s, unsigned int host)
 {
-	uint32_t left = 0;
-
-	for (uint32_t i = 0; i < s->st.nr_flights; i++)
-		if (s->st.flights[i].host != host)
-			s->st.flights[left++] = s->st.flights[i];
-	s->st.nr_flights = left;
-	left = 0;
-	for (uint32_t i = 0; i < s->st.nr_ranges; i++)
-		if (s->st.ranges[i].host != host)
-			s->st.ranges[left++] = s->st.ranges[i];
-	s->st.nr_ranges = left;
+	never_fenced(s, true, host);
 	if (s->st.zeros)
 		memset(s->zero[host], 0, s->zero_words * sizeof(uint64_t));
 	for (uint32_t i = 0; i < s->st.nr_lines; i++) {
